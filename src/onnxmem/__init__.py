@@ -1,0 +1,1 @@
+"""onnxmem: how much memory an ONNX model takes, why, and how to make it take less."""

@@ -1,0 +1,60 @@
+"""What can go wrong, and what the user can do about it.
+
+    OnnxmemError            exit 3
+    ├── UsageError          exit 2   the request itself is wrong: an unknown name, a bad number
+    ├── BudgetExceeded      exit 1   the answer is known and it is "does not fit"
+    ├── ModelError          exit 3   the model file, or what it contains
+    │   └── ExternalDataError        … its external weights
+    ├── PlanError           exit 3   a placement problem or plan that cannot be right
+    └── RuntimeUnsupported  exit 3   this ONNX Runtime, system or installation cannot do it
+
+Every error is one sentence; `hint` says what to do next. Only `onnxmem.cli.main` prints them.
+"""
+
+from __future__ import annotations
+
+
+class OnnxmemError(Exception):
+    """Base of all errors that onnxmem raises on purpose."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(OnnxmemError):
+    """The request cannot be carried out as it was written."""
+
+    exit_code = 2
+
+
+class BudgetExceeded(OnnxmemError):
+    """The answer is known: it does not fit."""
+
+    exit_code = 1
+
+
+class ModelError(OnnxmemError):
+    """The model cannot be read or makes no sense."""
+
+
+class ExternalDataError(ModelError):
+    """The model's external weights are missing, short, or outside its folder."""
+
+
+class PlanError(OnnxmemError):
+    """A placement problem or a plan that cannot be right."""
+
+
+class RuntimeUnsupported(OnnxmemError):
+    """The installed ONNX Runtime, the system or the installation cannot do what was asked."""
+
+
+def missing_extra(package: str, extra: str) -> RuntimeUnsupported:
+    """The error for a feature whose optional dependency is not installed."""
+    return RuntimeUnsupported(
+        f"this needs the package '{package}', which is not installed",
+        hint=f"pip install 'onnxmem[{extra}]'",
+    )
