@@ -51,7 +51,7 @@ def run(model: onnx.ModelProto, dims: dict[str, int]) -> list[tuple[onnx.ValueIn
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     generator = np.random.default_rng(0)
-    feeds = {}
+    feeds: dict[str, Any] = {}
     for value in session.get_inputs():
         shape = [dims.get(dim, dim) for dim in value.shape]
         if value.type == "tensor(int64)":
