@@ -92,6 +92,12 @@ class Model:
                 notes.append(f"{error}; this is the graph as in the file")
         scope, reasons, more = self._infer(proto, shapes, time_limit)
         graph = _build(proto.graph, scope, reasons, self.folder if seen == "raw" else None)
+        # Old files list their weights as inputs too, and the list outlives the weights that the optimizer folds away.
+        graph = replace(
+            graph,
+            inputs=tuple(self.inputs),
+            tensors={n: t for n, t in graph.tensors.items() if n in self.inputs or n not in graph.inputs},
+        )
         if numbered and seen != "raw":
             numbered_as = node_numbers(self.proto, self.folder, level, numbers)
             graph = replace(graph, nodes=tuple(replace(n, index=_number(n, numbered_as)) for n in graph.nodes))
