@@ -66,8 +66,8 @@ class Boxes:
         """Where a plan's buffers lie in a frame."""
         problem, offsets = plan.problem, plan.offsets.astype(np.float64)
         return cls(
-            (problem.lowers - frame.first) * frame.step,
-            (problem.uppers - frame.first) * frame.step,
+            (problem.lowers - frame.first).astype(np.float64) * frame.step,
+            (problem.uppers - frame.first).astype(np.float64) * frame.step,
             offsets * frame.byte,
             (offsets + problem.footprints) * frame.byte,
         )
@@ -175,9 +175,9 @@ class Profile:
             width = (steps[-1] - steps[0]) / columns
             column = np.minimum((steps - steps[0]) / width, columns - 1).astype(np.int64)
             starts = np.flatnonzero(np.diff(column, prepend=-1))
-            left = steps[0] + column[starts] * width
-            return cls(*(np.stack(pair, axis=1).ravel() for pair in
-                         ((left, left + width), _highest(live, starts), _highest(top, starts))))  # fmt: skip
+            edges = [steps[0] + (column[starts] + side) * width for side in (0, 1)]
+            levels = (edges, _highest(live, starts), _highest(top, starts))
+            return cls(*(np.stack(pair, axis=1).ravel() for pair in levels))
         return cls(steps.astype(np.float64), live, top)
 
 

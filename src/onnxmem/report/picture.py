@@ -85,6 +85,8 @@ style-src 'unsafe-inline'">
 <style>
 body {{ margin: 0; background: {theme.PAPER}; font-family: {theme.FONT}; }}
 #chart {{ overflow-x: auto; }}
+/* What is written or ruled over a rectangle must not hide the rectangle's tooltip. */
+.mark-text, .mark-rule {{ pointer-events: none; }}
 @media (prefers-color-scheme: dark) {{ body {{ background: {theme.DARK[theme.PAPER]}; }} }}
 {theme.dark_style()}
 </style>

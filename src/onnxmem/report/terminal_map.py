@@ -17,7 +17,7 @@ _ORANGES = (208, 214, 172, 179)
 _PEAK = 166
 
 _LEFT = 11  # the axis and its labels
-_RIGHT = 14  # "◄ lower bound" and a space
+_RIGHT = 15  # "◄ peak = bound" and a space
 
 Cells = npt.NDArray[np.int64]
 
@@ -29,9 +29,14 @@ def terminal_map(plan: Plan, width: int = 80, height: int = 16, color: bool = Fa
     `color` (ANSI, 256 colours) the buffers that are live at the peak are orange.
     """
     if not plan.peak:
-        return "all buffers are empty: no memory is needed" if len(plan.problem) else "no buffers: nothing to place"
-    columns, rows = max(width - _LEFT - _RIGHT, 16), max(height - 4, 4)
-    cells = _cells(plan, columns, rows)
+        return (
+            "all buffers are empty: no memory is needed"
+            if len(plan.problem)
+            else "no buffers: there is nothing to place"
+        )
+    columns, rows = max(width - _LEFT - _RIGHT, 24), max(height - 4, 4)
+    steps, live = _moments(plan, columns)
+    cells = _cells(plan, steps, rows)
     shades = _shades(cells)
     at_peak = set(plan.problem.live_at(plan.problem.peak_step[0]))
     marks = _marks(plan, rows)
@@ -40,34 +45,49 @@ def terminal_map(plan: Plan, width: int = 80, height: int = 16, color: bool = Fa
         body = "".join(_cell(int(cell), shades, at_peak, color) for cell in cells[row])
         axis = format_bytes(plan.peak * (row + 1) / rows) if row % 4 == (rows - 1) % 4 else ""
         mark = f" {_paint('◄ ' + marks[row], _PEAK, color)}" if row in marks else ""
-        lines.append(f"{axis:>{_LEFT - 2}} {'┤' if axis else '│'}{body}{mark}")
-    lines.append(f"{'live':>{_LEFT - 2}} │{_bars(plan, columns)}")
+        lines.append(f"{axis:>{_LEFT - 2}} {'┤' if axis else '│'}{body}{mark}".rstrip())
+    lines.append(f"{'live':>{_LEFT - 2}} │{''.join(_bar(level, plan.peak) for level in live)}".rstrip())
     return "\n".join([*lines, *_steps(plan, columns, color)])
 
 
 def _verdict(plan: Plan) -> str:
-    peak, bound = format_bytes(plan.peak), format_bytes(plan.proven_bound)
-    if plan.optimal:
-        return f"peak = lower bound {peak}: optimal"
+    peak, bound, capacity = format_bytes(plan.peak), format_bytes(plan.proven_bound), plan.problem.capacity
     above = f"{plan.gap:.1%}" if plan.gap >= 0.001 else f"{plan.peak - plan.proven_bound:,} bytes"
-    return f"peak {peak}, {above} above the lower bound {bound}"
+    distance = f"peak {peak}, {above} above the lower bound {bound}"
+    limit = "" if capacity is None else f"; capacity {format_bytes(capacity)}{'' if plan.fits else ' exceeded'}"
+    return (f"peak = lower bound {peak}: optimal" if plan.optimal else distance) + limit
 
 
-def _cells(plan: Plan, columns: int, rows: int) -> Cells:
-    """The index of the buffer that each cell shows, -1 where there is none."""
-    problem = plan.problem
-    first = int(problem.lowers.min())
-    across = columns / (int(problem.uppers.max()) - first)
+def _moments(plan: Plan, columns: int) -> tuple[list[int], list[float]]:
+    """For each column the step it shows, and the most live bytes in its part of time.
+
+    It shows the step that reaches highest, so that no buffer that makes the peak is too brief to be seen; among equals
+    the fullest.
+    """
+    profile = Profile.of(plan, columns=len(plan.problem) * 2)
+    edges = np.linspace(profile.at[0], profile.at[-1], columns + 1)
+    starts = np.searchsorted(profile.at, edges[:-1], side="right") - 1
+    ends = np.maximum(np.searchsorted(profile.at, edges[1:], side="left"), starts + 1)
+    steps, live = [], []
+    for a, b in zip(starts.tolist(), ends.tolist(), strict=True):
+        steps.append(int(profile.at[a + int(np.lexsort((profile.live[a:b], profile.top[a:b]))[-1])]))
+        live.append(float(profile.live[a:b].max()))
+    return steps, live
+
+
+def _cells(plan: Plan, steps: list[int], rows: int) -> Cells:
+    """The index of the largest buffer in each cell, -1 where less than half of the cell is in use."""
     up = rows / plan.peak
-    left, right = (problem.lowers - first) * across, (problem.uppers - first) * across
-    bottom = plan.offsets.astype(np.float64) * up
-    top = bottom + problem.footprints * up
-    # From cell middle to cell middle: neighbours that share an edge never claim the same cell.
-    edges = [np.rint(edge).astype(np.int64) for edge in (left, right, bottom, top)]
-    cells = np.full((rows, columns), -1, dtype=np.int64)
-    for index in np.argsort((right - left) * (top - bottom), kind="stable").tolist():
-        x0, x1, y0, y1 = (int(edge[index]) for edge in edges)
-        cells[y0:y1, x0:x1] = index
+    cells = np.full((rows, len(steps)), -1, dtype=np.int64)
+    levels = np.arange(rows)
+    for column, step in enumerate(steps):
+        live = np.array(plan.problem.live_at(step), dtype=np.int64)
+        if not len(live):
+            continue
+        bottom = (plan.offsets[live] * up)[:, None]
+        top = bottom + (plan.problem.footprints[live] * up)[:, None]
+        shares = np.clip(np.minimum(top, levels + 1) - np.maximum(bottom, levels), 0, 1)
+        cells[:, column] = np.where(shares.sum(axis=0) >= 0.499, live[shares.argmax(axis=0)], -1)
     return cells
 
 
@@ -100,26 +120,21 @@ def _paint(text: str, code: int, color: bool) -> str:
 
 
 def _marks(plan: Plan, rows: int) -> dict[int, str]:
-    """What is written beside which row; of two in one row the first counts, and the verdict names the other."""
+    """What is written beside which row."""
     capacity = plan.problem.capacity
-    values = [("peak", plan.peak), ("lower bound", plan.proven_bound)]
+    values = [("peak = bound", plan.peak)] if plan.optimal else [("peak", plan.peak), ("bound", plan.proven_bound)]
     if capacity is not None and capacity < plan.peak:
-        values.append(("capacity", capacity))
-    marks: dict[int, str] = {}
+        values.insert(1, ("capacity", capacity))
+    names: dict[int, list[str]] = {}
     for name, value in values:
-        marks.setdefault(min(max(-(-value * rows // plan.peak) - 1, 0), rows - 1), name)
-    return marks
+        names.setdefault(max(-(-value * rows // plan.peak) - 1, 0), []).append(name)
+    # Two share a row's margin at most; the line above the map names them all.
+    return {row: ", ".join(shared[:1] if "capacity" in shared else shared) for row, shared in names.items()}
 
 
-def _bars(plan: Plan, columns: int) -> str:
-    """The live bytes as one line of bars, each the highest of its part of time."""
-    profile = Profile.of(plan, columns=10**9)
-    edges = np.linspace(profile.at[0], profile.at[-1], columns + 1)
-    starts = np.searchsorted(profile.at, edges[:-1], side="right") - 1
-    ends = np.maximum(np.searchsorted(profile.at, edges[1:], side="left"), starts + 1)
-    highest = [float(profile.live[a:b].max()) for a, b in zip(starts, ends, strict=True)]
+def _bar(level: float, peak: int) -> str:
     # Rounded up: something live is never drawn as nothing.
-    return "".join(_BARS[min(int(np.ceil(level / plan.peak * 8)), 8)] for level in highest)
+    return _BARS[min(int(np.ceil(level / peak * 8)), 8)]
 
 
 def _steps(plan: Plan, columns: int, color: bool) -> list[str]:
@@ -129,7 +144,7 @@ def _steps(plan: Plan, columns: int, color: bool) -> list[str]:
     peak = problem.peak_step[0]
     column = min(int((peak - first) * columns / (last - first)), columns - 1)
     axis = " " * (_LEFT - 1) + "└" + "─" * column + _paint("▲", _PEAK, color) + "─" * (columns - column - 1)
-    text, left, right = f"peak at step {peak:,}", f"{first:,}", f"{last:,}"
+    text, left, right = f"peak at step {peak:,}"[:columns], f"{first:,}", f"{last:,}"
     place = min(max(column - len(text) // 2, 0), columns - len(text))
     # The ends of the axis are named only where the peak's label leaves them room.
     line = list(" " * columns)
