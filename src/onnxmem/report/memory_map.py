@@ -174,7 +174,7 @@ class _Map:
 
     def beside_bound(self, y: float, height: float, shift: float) -> float:
         """The middle of a label, moved below the lower bound's line if that would strike it out and there is room."""
-        above, half = (y - self.plan.proven_bound) * self.frame.byte, shift + 7
+        above, half = (y - self.plan.proven_bound) * self.frame.byte, shift + 9
         room = height / 2 - half + above
         return self.plan.proven_bound - half / self.frame.byte if abs(above) < half and room >= half else y
 

@@ -25,7 +25,7 @@ TOGETHER = "#c9ced4"
 KINDS = ("#4a8fc2", "#e6a93c", "#3fa587", "#cc79a7", "#83c3e6", "#a58a6f")
 OTHER = "#b4bac1"
 
-_DARK_FILLS = {SIZES[3], "#4a8fc2", SIZES[2], "#3fa587"}
+_DARK_FILLS = {SIZES[3]}
 
 DARK = {INK: "#e6eaee", MUTED: "#9aa7b3", GRID: "#2c343c", PAPER: "#12171c", PEAK: "#ff9a57"}
 
