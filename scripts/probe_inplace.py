@@ -42,12 +42,17 @@ def weights(*shape: int) -> np.ndarray[Any, Any]:
 
 def cases() -> list[Case]:
     """Every operator whose output can have the size of an input."""
-    unary = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Clip Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish
-        Hardmax Identity LeakyRelu Log LogSoftmax Mish Neg Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh
-        Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu GlobalAveragePool Dropout MeanVarianceNormalization
-        LpNormalization Transpose Squeeze Unsqueeze Flatten""".split()
-    found: list[Case] = [(op, "", [F], {}) for op in unary if op not in ("Squeeze", "Unsqueeze")]
-    binary = "Add Sub Mul Div Pow Mod PRelu Max Min Mean Sum".split()
+    # fmt: off
+    unary = [
+        "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Elu",
+        "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Hardmax", "Identity", "LeakyRelu", "Log",
+        "LogSoftmax", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin",
+        "Sinh", "Softmax", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
+        "GlobalAveragePool", "Dropout", "MeanVarianceNormalization", "LpNormalization", "Transpose", "Flatten",
+    ]
+    # fmt: on
+    found: list[Case] = [(op, "", [F], {}) for op in unary]
+    binary = ["Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Max", "Min", "Mean", "Sum"]
     found += [(op, "", [F, F], {"fmod": 1} if op == "Mod" else {}) for op in binary]
     found += [(op, "", [B, B], {}) for op in ("And", "Or", "Xor")]
     found += [(op, "", [I, I], {}) for op in ("Add", "Mul", "Sub", "BitwiseAnd", "Max")]
@@ -120,9 +125,9 @@ def model_around(case: Case, victim: int, needed_later: bool) -> onnx.ModelProto
             names.append(f"constant{position}")
             continue
         feeds[f"feed{position}"] = helper.np_dtype_to_tensor_dtype(np.dtype(spec))
-        before = ["Not", [f"feed{position}"]] if spec is B else ["Mul", [f"feed{position}"] * 2]
+        kind, read = ("Not", 1) if spec is B else ("Mul", 2)
         if position == victim:
-            nodes.append(helper.make_node(before[0], before[1], ["victim"], name="before"))
+            nodes.append(helper.make_node(kind, [f"feed{position}"] * read, ["victim"], name="before"))
         names.append("victim" if position == victim else f"feed{position}")
     nodes.append(helper.make_node(op, names, ["result"], name="probe", domain=domain, **attributes))
     # Identity would alias: a Concat makes the result a plain intermediate that somebody reads.

@@ -1,4 +1,4 @@
-"""Numbers for a model's free dimensions: from `--shape`, `--dim`, a feeds file, or sensible defaults that are stated."""
+"""Numbers for a model's free dimensions: from `--shape`, `--dim`, a feeds file, or defaults that are stated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from onnx import ModelProto
 from onnxmem.errors import UsageError
 from onnxmem.model.dims import Dim, Expr, symbol, symbols_of
 
-# The most a default may assume of an image, a text and anything else.
-_IMAGE_EXTENT, _SEQUENCE, _OTHER = 224, 128, 1
-_BATCH_NAMES = re.compile(r"n|b|bs|batch.*|.*batch|num_?(samples|images|boxes)?", re.IGNORECASE)
-_SEQUENCE_NAMES = re.compile(r".*(seq|len|time|token|frames?|samples|steps).*|t|l|s", re.IGNORECASE)
+# What to assume where nothing is said: an image of 224 × 224, a text of 128 tokens, a second of speech.
+_IMAGE, _SEQUENCE, _SAMPLES = 224, 128, 16000
+_BATCH = re.compile(r"bs|batch.*|.*batch", re.IGNORECASE)
+_SOUND = re.compile(r".*(wav|audio|signal|sample|speech|sound|pcm).*", re.IGNORECASE)
 
 
 def input_shapes(model: ModelProto) -> dict[str, tuple[Dim, ...] | None]:
@@ -83,23 +83,21 @@ def bind(
 
 
 def default_dimensions(inputs: Mapping[str, tuple[Dim, ...] | None]) -> dict[str, int]:
-    """What to assume where the caller says nothing: batch 1, images of 224 × 224, sequences of 128."""
+    """What to assume where the caller says nothing: batch 1, 224 × 224 pixels, 128 tokens, 16000 sound samples."""
     chosen: dict[str, int] = {}
-    for shape in inputs.values():
+    for name, shape in inputs.items():
         for position, dim in enumerate(shape or ()):
-            for name in symbols_of(dim):
-                chosen.setdefault(name, _default(name, position, len(shape or ())))
+            for free in symbols_of(dim):
+                chosen.setdefault(free, _default(name, free, position, len(shape or ())))
     return chosen
 
 
-def _default(name: str, position: int, rank: int) -> int:
-    if position == 0 or _BATCH_NAMES.fullmatch(name):
+def _default(name: str, dimension: str, position: int, rank: int) -> int:
+    if _BATCH.fullmatch(dimension) or (position == 0 and rank > 1):
         return 1
     if rank >= 4:
-        return _IMAGE_EXTENT
-    if _SEQUENCE_NAMES.fullmatch(name) or rank in (2, 3):
-        return _SEQUENCE
-    return _OTHER
+        return _IMAGE
+    return _SAMPLES if _SOUND.fullmatch(name) or _SOUND.fullmatch(dimension) else _SEQUENCE
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

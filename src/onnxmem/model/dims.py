@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from math import gcd
 from typing import TypeAlias
 
@@ -120,7 +120,10 @@ def symbols_of(dim: Dim) -> frozenset[str]:
 
 def product(dims: Iterable[Dim]) -> Dim:
     """All dimensions multiplied."""
-    return reduce(lambda a, b: a * b, dims, 1)
+    result: Dim = 1
+    for dim in dims:
+        result = result * dim
+    return result
 
 
 def total(dims: Iterable[Dim]) -> Dim:
@@ -150,7 +153,7 @@ def ceil_div(dividend: Dim, divisor: Dim) -> Dim:
 def maximum(*dims: Dim) -> Dim:
     """The largest dimension; certain orderings (`H + 1` over `H`) are decided here."""
     kept: list[Dim] = []
-    for dim in dict.fromkeys(item for dim in dims for item in _max_items(dim)):
+    for dim in dict.fromkeys(item for given in dims for item in _max_items(given)):
         if any(certainly_at_least(other, dim) for other in kept):
             continue
         kept = [other for other in kept if not certainly_at_least(dim, other)] + [dim]
@@ -181,7 +184,14 @@ def certainly_at_least(left: Dim, right: Dim, smallest: Mapping[str, int] | None
         shifted = substitute(difference, {name: symbol(name) + value for name, value in least.items()})
         return all(coefficient >= 0 for _, coefficient in _terms(shifted))
     lowest = _range(difference, smallest or {})[0]
-    return lowest is not None and lowest >= 0
+    if lowest is not None and lowest >= 0:
+        return True
+    # A maximum is at least each of its items: min(512, S) <= S is proven this way.
+    for monomial, coefficient in difference.terms:
+        if coefficient > 0 and len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
+            rest = _sum([(difference, 1), (_atom(monomial[0][0]), -coefficient)])
+            return any(certainly_at_least(rest + coefficient * item, 0, smallest) for item in monomial[0][0].items)
+    return False
 
 
 def _range(dim: Dim, smallest: Mapping[str, int]) -> tuple[int | None, int | None]:
@@ -358,7 +368,8 @@ def _floor_div_by_int(dividend: Dim, divisor: int) -> Dim:
 def _divide_exactly(dividend: Dim, divisor: Expr) -> Dim | None:
     """Polynomial long division, or None where a remainder is left."""
     lead, lead_coefficient = _leading(divisor)
-    rest, quotient = dividend, []
+    rest = dividend
+    quotient: list[tuple[Dim, int]] = []
     while rest != 0:
         monomial, coefficient = _leading(rest)
         powers = dict(monomial)

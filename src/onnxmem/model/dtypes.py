@@ -39,7 +39,7 @@ _NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
 def dtype_name(elem_type: int) -> str:
     """An element type as people write it: float32, int4, string."""
     try:
-        name = TensorProto.DataType.Name(elem_type)
+        name = str(TensorProto.DataType.Name(elem_type))
     except ValueError:
         return f"type{elem_type}"
     return _NAMES.get(name, name.lower())

@@ -33,7 +33,7 @@ class Duplicates:
 
 
 def find_duplicates(model: ModelProto, folder: Path) -> tuple[Duplicates, ...]:
-    """Groups of equal weights, most wasteful first. Reads only what could be equal: same type, same shape, same start."""
+    """Groups of equal weights, most wasteful first. Reads only what could be equal by type, shape and beginning."""
     names = {id(node.attribute[0].t): node.output[0] for node in model.graph.node if is_constant(node)}
     candidates = []
     for tensor in graph_tensors(model.graph):

@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 
 from onnxmem.model.dims import Dim
 from onnxmem.model.weights import Weight
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A quantity that cannot be known before the model runs, and why. Never 0."""
-
-    reason: str
+from onnxmem.unknown import Unknown
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,9 @@ class Graph:
     """Names a subgraph reads from the graph around it."""
     view: str = "raw"
     """`raw`, or `optimized (…)` with the level."""
+    numbering: str = "file"
+    """Where node numbers come from: `file`, the place in the file, as ONNX Runtime counts too; `saved`, the place in a
+    file that ONNX Runtime wrote in its default order, its numbers being lost; `runtime`, ONNX Runtime's own numbers."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What a reader of any result should know: fallbacks taken, limits reached."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from onnxmem.model.bindings import free_dimensions, input_shapes
 from onnxmem.model.dims import Dim, ceil_div, product, substitute, symbols_of
 from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
-from onnxmem.model.graph import Graph, Node, Tensor, Unknown
+from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
 from onnxmem.model.optimize import LEVELS, node_numbers, optimize
 from onnxmem.model.shapes import Scope, TensorType, infer_shapes
 from onnxmem.model.weights import is_constant, read_weights
+from onnxmem.unknown import Unknown
 
 VIEWS = ("raw", "optimized")
 
@@ -31,6 +32,7 @@ class Model:
     proto: ModelProto
     folder: Path
     file_size: int
+    _cache: dict[object, ModelProto] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, path: Path | str) -> Model:
@@ -70,7 +72,7 @@ class Model:
     ) -> Graph:
         """The graph with its shapes, for given numbers of the free dimensions; those without a number stay symbolic.
 
-        `view` is "raw" or "optimized"; by default optimized, or raw (with a note) if ONNX Runtime cannot load the model.
+        `view` is "raw" or "optimized"; by default optimized, or raw with a note if ONNX Runtime cannot load it.
         `fix_dims` optimizes for just these dimensions, as ONNX Runtime does when they are overridden in the session.
         `numbered` gives nodes ONNX Runtime's own numbers, which its priority-based order needs.
         """
@@ -85,12 +87,12 @@ class Model:
         proto, seen = self.proto, "raw"
         if view != "raw":
             try:
-                proto, seen = optimize(self.proto, self.folder, level, numbers), f"optimized ({level})"
+                proto, seen = self._optimized(level, numbers), f"optimized ({level})"
             except ModelError as error:
                 if view == "optimized":
                     raise
                 notes.append(f"{error}; this is the graph as in the file")
-        scope, reasons, more = self._infer(proto, shapes, time_limit)
+        scope, reasons = self._infer(proto, shapes, time_limit)
         graph = _build(proto.graph, scope, reasons, self.folder if seen == "raw" else None)
         # Old files list their weights as inputs too, and the list outlives the weights that the optimizer folds away.
         graph = replace(
@@ -100,27 +102,33 @@ class Model:
         )
         if numbered and seen != "raw":
             numbered_as = node_numbers(self.proto, self.folder, level, numbers)
-            graph = replace(graph, nodes=tuple(replace(n, index=_number(n, numbered_as)) for n in graph.nodes))
-        return replace(graph, view=seen, notes=(*notes, *more))
+            nodes = tuple(replace(node, index=_number(node, numbered_as)) for node in graph.nodes)
+            graph = replace(graph, nodes=nodes, numbering="runtime")
+        return replace(graph, view=seen, notes=tuple(notes))
+
+    def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+        key = (level, tuple(sorted(fixed.items())))
+        if key not in self._cache:
+            self._cache[key] = optimize(self.proto, self.folder, level, fixed)
+        return self._cache[key]
 
     def _infer(
         self, proto: ModelProto, shapes: Mapping[str, tuple[Dim, ...]], time_limit: float
-    ) -> tuple[Scope, dict[str, str], list[str]]:
+    ) -> tuple[Scope, dict[str, str]]:
         scope, reasons = infer_shapes(proto, shapes, known_names=self.dimensions, time_limit=time_limit)
         complete = all(_known(kind) for kind in scope.types.values())
         if complete or len(_numeric(shapes)) < len(self.inputs):
-            return scope, reasons, []
+            return scope, reasons
         # ONNX Runtime has schemas for its own operators that ONNX lacks: with numbers for all inputs, let it infer too.
         try:
             told = optimize(_asking_for_shapes(proto), self.folder, "disabled", _numeric(shapes))
         except ModelError:
-            return scope, reasons, []
+            return scope, reasons
         richer = ModelProto()
         richer.CopyFrom(proto)
         del richer.graph.value_info[:]
         richer.graph.value_info.extend(told.graph.value_info)
-        scope, reasons = infer_shapes(richer, shapes, known_names=self.dimensions, time_limit=time_limit)
-        return scope, reasons, []
+        return infer_shapes(richer, shapes, known_names=self.dimensions, time_limit=time_limit)
 
 
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:
@@ -162,9 +170,7 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
             _build(graph, scope.children.get((index, k), Scope(scope)), reasons, folder)
             for k, graph in enumerate(subgraphs_of(node))
         )
-        nodes.append(
-            Node(index, node.name, node.op_type, node.domain, tuple(node.input), tuple(node.output), graphs)
-        )
+        nodes.append(Node(index, node.name, node.op_type, node.domain, tuple(node.input), tuple(node.output), graphs))
         tensors.update({name: _tensor(name, scope.types.get(name), reasons) for name in node.output if name})
     return Graph(
         proto.name,
@@ -174,6 +180,7 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
         tensors,
         read_weights(proto, folder),
         captured=tuple(captured_names(proto)),
+        numbering="saved" if folder is None else "file",
     )
 
 
@@ -186,6 +193,10 @@ def _tensor(name: str, kind: TensorType | None, reasons: Mapping[str, str]) -> T
     unknown = next((n for dim in kind.shape for n in sorted(symbols_of(dim)) if n.startswith("?")), None)
     if unknown is not None:
         return Tensor(name, dtype, kind.shape, Unknown(reasons[unknown]))
+    if any(isinstance(dim, int) and dim < 0 for dim in kind.shape):
+        return Tensor(
+            name, dtype, kind.shape, Unknown("a dimension is negative: the inputs are too small for the model")
+        )
     if width is None:
         what = "a string has no fixed size" if dtype == "string" else f"elements of type {dtype} have no known size"
         return Tensor(name, dtype, kind.shape, Unknown(what))

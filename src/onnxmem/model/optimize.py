@@ -169,5 +169,3 @@ def _zeros(tensor: TensorProto, size: int) -> TensorProto:
     for key, value in (("location", _ZEROS), ("offset", "0"), ("length", str(size))):
         stand_in.external_data.add(key=key, value=value)
     return stand_in
-
-

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from onnxmem.model.dims import Dim, ceil_div, certainly_at_least, floor_div, maximum, minimum, product, total
-from onnxmem.model.values import Undecided, Value, integers
+from onnxmem.model.values import Undecided, Value, entries_of
 
 Shape: TypeAlias = "tuple[Dim | None, ...] | None"
 
@@ -38,19 +38,19 @@ class Call:
         """Is this optional input there?"""
         return position < len(self.shapes) and self.shapes[position] is not None
 
-    def numbers(self, position: int, attribute: str = "") -> list[Dim]:
+    def numbers(self, position: int, attribute: str = "") -> list[Any]:
         """A list that newer operators take as an input and older ones as an attribute."""
         if attribute in self.attributes:
             return list(self.attributes[attribute])
         if position >= len(self.values):
             raise Undecided
-        return integers(self.values[position])
+        return entries_of(self.values[position])
 
 
-Rule: TypeAlias = Callable[[Call], list[Shape]]
+Rule: TypeAlias = Callable[[Call], Sequence[Shape]]
 
 
-def infer(call: Call, domain: str) -> list[Shape] | None:
+def infer(call: Call, domain: str) -> Sequence[Shape] | None:
     """The shapes of a node's outputs as far as they follow from its inputs, or None."""
     rule = _RULES.get(call.op_type) if domain == "" else _CONTRIB_RULES.get(call.op_type)
     if rule is None:
@@ -59,6 +59,13 @@ def infer(call: Call, domain: str) -> list[Shape] | None:
         return rule(call)
     except (Undecided, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return None
+
+
+def _int(dim: Dim) -> int:
+    """A dimension that has to be a number here."""
+    if isinstance(dim, int):
+        return dim
+    raise Undecided
 
 
 def broadcast(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -70,17 +77,19 @@ def broadcast(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 def _broadcast_dim(dims: Sequence[Dim]) -> Dim:
     different = list(dict.fromkeys(dim for dim in dims if dim != 1))
-    fixed = next((dim for dim in different if isinstance(dim, int)), None)
-    if fixed is not None:
-        return fixed
+    fixed = [dim for dim in different if isinstance(dim, int)]
+    if len(fixed) > 1:
+        raise Undecided  # it will not run: ONNX has said so already, and its reason stands
+    if fixed:
+        return fixed[0]
     return maximum(*different) if different else 1
 
 
-def _elementwise(call: Call) -> list[Shape]:
+def _elementwise(call: Call) -> Sequence[Shape]:
     return [broadcast(*(call.shape(i) for i in range(len(call.shapes))))]
 
 
-def _same(call: Call) -> list[Shape]:
+def _same(call: Call) -> Sequence[Shape]:
     return [call.shape(0)] * call.outputs
 
 
@@ -108,21 +117,21 @@ def _window(call: Call, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[D
     return result
 
 
-def _conv(call: Call) -> list[Shape]:
+def _conv(call: Call) -> Sequence[Shape]:
     data, weight = call.shape(0), call.shape(1)
-    kernel = call.attributes.get("kernel_shape") or [int(dim) for dim in weight[2:]]  # type: ignore[call-overload]
+    kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
     return [(data[0], weight[0], *_window(call, data[2:], kernel))]
 
 
-def _qlinear_conv(call: Call) -> list[Shape]:
+def _qlinear_conv(call: Call) -> Sequence[Shape]:
     data, weight = call.shape(0), call.shape(3)
-    kernel = call.attributes.get("kernel_shape") or [int(dim) for dim in weight[2:]]  # type: ignore[call-overload]
+    kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
     if call.attributes.get("channels_last"):
         return [(data[0], *_window(call, data[1:-1], kernel), weight[0])]
     return [(data[0], weight[0], *_window(call, data[2:], kernel))]
 
 
-def _pool(call: Call) -> list[Shape]:
+def _pool(call: Call) -> Sequence[Shape]:
     data = call.shape(0)
     kernel = call.attributes["kernel_shape"]
     if call.attributes.get("channels_last"):
@@ -130,12 +139,12 @@ def _pool(call: Call) -> list[Shape]:
     return [(*data[:2], *_window(call, data[2:], kernel))] * call.outputs
 
 
-def _global_pool(call: Call) -> list[Shape]:
+def _global_pool(call: Call) -> Sequence[Shape]:
     data = call.shape(0)
     return [(*data[:2], *[1] * (len(data) - 2))]
 
 
-def _conv_transpose(call: Call) -> list[Shape]:
+def _conv_transpose(call: Call) -> Sequence[Shape]:
     data, weight, attributes = call.shape(0), call.shape(1), call.attributes
     channels = weight[1] * attributes.get("group", 1)
     if attributes.get("output_shape"):
@@ -159,7 +168,7 @@ def _conv_transpose(call: Call) -> list[Shape]:
     return [(data[0], channels, *spatial)]
 
 
-def _concat(call: Call) -> list[Shape]:
+def _concat(call: Call) -> Sequence[Shape]:
     shapes = [call.shape(i) for i in range(len(call.shapes))]
     axis = call.attributes["axis"] % len(shapes[0])
     joined = list(shapes[0])
@@ -171,7 +180,7 @@ def _concat(call: Call) -> list[Shape]:
     return [tuple(joined)]
 
 
-def _reshape(call: Call) -> list[Shape]:
+def _reshape(call: Call) -> Sequence[Shape]:
     data, target = call.shape(0), call.numbers(1, "shape")
     result: list[Dim] = []
     for axis, extent in enumerate(target):
@@ -182,21 +191,19 @@ def _reshape(call: Call) -> list[Shape]:
     return [tuple(result)]
 
 
-def _flatten(call: Call) -> list[Shape]:
+def _flatten(call: Call) -> Sequence[Shape]:
     data, axis = call.shape(0), call.attributes.get("axis", 1)
     return [(product(data[:axis]), product(data[axis:]))]
 
 
-def _slice(call: Call) -> list[Shape]:
+def _slice(call: Call) -> Sequence[Shape]:
     data = list(call.shape(0))
     starts, ends = call.numbers(1, "starts"), call.numbers(2, "ends")
-    axes = (
-        call.numbers(3, "axes") if "axes" in call.attributes or call.has(3) else list(range(len(starts)))
-    )
+    axes = call.numbers(3, "axes") if "axes" in call.attributes or call.has(3) else list(range(len(starts)))
     steps = call.numbers(4) if call.has(4) else [1] * len(starts)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        position = int(axis) % len(data)  # type: ignore[call-overload]
-        data[position] = _slice_extent(data[position], start, end, int(step))  # type: ignore[call-overload]
+        position = _int(axis) % len(data)
+        data[position] = _slice_extent(data[position], start, end, _int(step))
     return [tuple(data)]
 
 
@@ -229,23 +236,23 @@ def _clamped(position: Dim, extent: Dim) -> Dim:
     return minimum(position, extent)
 
 
-def _pad(call: Call) -> list[Shape]:
+def _pad(call: Call) -> Sequence[Shape]:
     data, pads = list(call.shape(0)), call.numbers(1, "pads")
-    axes = [int(axis) for axis in call.numbers(3)] if call.has(3) else range(len(data))  # type: ignore[call-overload]
+    axes = [_int(axis) for axis in call.numbers(3)] if call.has(3) else range(len(data))
     for k, axis in enumerate(axes):
         data[axis] = data[axis] + pads[k] + pads[k + len(pads) // 2]
     return [tuple(data)]
 
 
-def _expand(call: Call) -> list[Shape]:
+def _expand(call: Call) -> Sequence[Shape]:
     return [broadcast(call.shape(0), tuple(call.numbers(1)))]
 
 
-def _tile(call: Call) -> list[Shape]:
+def _tile(call: Call) -> Sequence[Shape]:
     return [tuple(dim * times for dim, times in zip(call.shape(0), call.numbers(1), strict=True))]
 
 
-def _resize(call: Call) -> list[Shape]:
+def _resize(call: Call) -> Sequence[Shape]:
     data, upsample = call.shape(0), call.op_type == "Upsample"
     sizes_at, scales_at = (9, 1) if upsample or call.opset < 11 else (3, 2)
     axes = [axis % len(data) for axis in call.attributes.get("axes", range(len(data)))]
@@ -270,7 +277,7 @@ def _scaled(extent: Dim, scale: Any) -> Dim | None:
     return floor_div(extent, int(inverse)) if inverse.is_integer() else None
 
 
-def _split(call: Call) -> list[Shape]:
+def _split(call: Call) -> Sequence[Shape]:
     data, axis = list(call.shape(0)), call.attributes.get("axis", 0)
     if "split" in call.attributes or call.has(1):
         parts = call.numbers(1, "split")
@@ -281,32 +288,32 @@ def _split(call: Call) -> list[Shape]:
     return [(*data[: axis % len(data)], part, *data[axis % len(data) + 1 :]) for part in parts]
 
 
-def _constant_of_shape(call: Call) -> list[Shape]:
+def _constant_of_shape(call: Call) -> Sequence[Shape]:
     return [tuple(call.numbers(0))]
 
 
-def _range(call: Call) -> list[Shape]:
+def _range(call: Call) -> Sequence[Shape]:
     start, limit, delta = (call.numbers(position)[0] for position in range(3))
     return [(maximum(0, ceil_div(limit - start, delta)),)]
 
 
-def _top_k(call: Call) -> list[Shape]:
+def _top_k(call: Call) -> Sequence[Shape]:
     data, axis = list(call.shape(0)), call.attributes.get("axis", -1)
     data[axis] = call.numbers(1)[0]
     return [tuple(data)] * 2
 
 
-def _depth_to_space(call: Call) -> list[Shape]:
+def _depth_to_space(call: Call) -> Sequence[Shape]:
     (batch, depth, height, width), block = call.shape(0), call.attributes["blocksize"]
     return [(batch, floor_div(depth, block * block), height * block, width * block)]
 
 
-def _space_to_depth(call: Call) -> list[Shape]:
+def _space_to_depth(call: Call) -> Sequence[Shape]:
     (batch, depth, height, width), block = call.shape(0), call.attributes["blocksize"]
     return [(batch, depth * block * block, floor_div(height, block), floor_div(width, block))]
 
 
-def _stft(call: Call) -> list[Shape]:
+def _stft(call: Call) -> Sequence[Shape]:
     signal, step = call.shape(0), call.numbers(1)[0]
     length = call.numbers(3)[0] if call.has(3) else call.shape(2)[0]
     bins = floor_div(length, 2) + 1 if call.attributes.get("onesided", 1) else length
@@ -319,11 +326,11 @@ def matmul(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return (*batch, *(left[-2:-1] if len(left) > 1 else ()), *(right[-1:] if len(right) > 1 else ()))
 
 
-def _matmul(call: Call) -> list[Shape]:
+def _matmul(call: Call) -> Sequence[Shape]:
     return [matmul(call.shape(0), call.shape(1))]
 
 
-def _fused_matmul(call: Call) -> list[Shape]:
+def _fused_matmul(call: Call) -> Sequence[Shape]:
     left, right = call.shape(0), call.shape(1)
     if call.attributes.get("transBatchA") or call.attributes.get("transBatchB"):
         raise Undecided
@@ -334,36 +341,36 @@ def _fused_matmul(call: Call) -> list[Shape]:
     return [matmul(left, right)]
 
 
-def _fused_gemm(call: Call) -> list[Shape]:
+def _fused_gemm(call: Call) -> Sequence[Shape]:
     left, right = call.shape(0), call.shape(3 if call.op_type == "QGemm" else 1)
     return [(left[1 if call.attributes.get("transA") else 0], right[0 if call.attributes.get("transB") else 1])]
 
 
-def _matmul_nbits(call: Call) -> list[Shape]:
+def _matmul_nbits(call: Call) -> Sequence[Shape]:
     return [(*call.shape(0)[:-1], call.attributes["N"])]
 
 
-def _layer_norm(call: Call) -> list[Shape]:
+def _layer_norm(call: Call) -> Sequence[Shape]:
     data = call.shape(0)
     axis = call.attributes.get("axis", -1) % len(data)
     statistics = (*data[:axis], *[1] * (len(data) - axis))
     return [data, statistics, statistics][: call.outputs]
 
 
-def _skip_layer_norm(call: Call) -> list[Shape]:
+def _skip_layer_norm(call: Call) -> Sequence[Shape]:
     data = call.shape(0)
     statistics = (*data[:-1], 1)
     return [data, statistics, statistics, data][: call.outputs]
 
 
-def _attention(call: Call) -> list[Shape]:
+def _attention(call: Call) -> Sequence[Shape]:
     batch, sequence = call.shape(0)[:2]
     sizes = call.attributes.get("qkv_hidden_sizes")
     hidden = sizes[2] if sizes else floor_div(call.shape(1)[1], 3)
     return [(batch, sequence, hidden), *[None] * (call.outputs - 1)]
 
 
-def _multi_head_attention(call: Call) -> list[Shape]:
+def _multi_head_attention(call: Call) -> Sequence[Shape]:
     query = call.shape(0)
     if len(query) != 3:
         raise Undecided
@@ -371,47 +378,50 @@ def _multi_head_attention(call: Call) -> list[Shape]:
     return [(*query[:2], value[2] if len(value) == 3 else query[2]), *[None] * (call.outputs - 1)]
 
 
-def _embed_layer_norm(call: Call) -> list[Shape]:
+def _embed_layer_norm(call: Call) -> Sequence[Shape]:
     ids, hidden = call.shape(0), call.shape(2)[1]
     return [(*ids, hidden), (ids[0],), (*ids, hidden)][: call.outputs]
 
 
-def _quantized_lstm(call: Call) -> list[Shape]:
+def _quantized_lstm(call: Call) -> Sequence[Shape]:
     steps, batch = call.shape(0)[:2]
     hidden, directions = call.attributes["hidden_size"], call.shape(1)[0]
     state = (directions, batch, hidden)
     return [(steps, directions, batch, hidden), state, state][: call.outputs]
 
 
-def _qlinear_elementwise(call: Call) -> list[Shape]:
+def _qlinear_elementwise(call: Call) -> Sequence[Shape]:
     return [broadcast(call.shape(0), call.shape(3))]
 
 
-def _qlinear_concat(call: Call) -> list[Shape]:
+def _qlinear_concat(call: Call) -> Sequence[Shape]:
     parts = [call.shape(i) for i in range(2, len(call.shapes), 3)]
     axis = call.attributes["axis"] % len(parts[0])
     return [(*parts[0][:axis], total(part[axis] for part in parts), *parts[0][axis + 1 :])]
 
 
-def _reorder_input(call: Call) -> list[Shape]:
+def _reorder_input(call: Call) -> Sequence[Shape]:
     # ONNX Runtime reorders only whole blocks of channels, so their number does not change.
     data = call.shape(0)
     return [(data[0], data[-1], *data[1:-1]) if call.attributes.get("channels_last") else data]
 
 
-def _reorder_output(call: Call) -> list[Shape]:
+def _reorder_output(call: Call) -> Sequence[Shape]:
     data, channels = call.shape(0), call.attributes["channels"]
     if call.attributes.get("channels_last"):
         return [(data[0], *data[2:], channels)]
     return [(data[0], channels, *data[2:])]
 
 
-def _nchwc_upsample(call: Call) -> list[Shape]:
+def _nchwc_upsample(call: Call) -> Sequence[Shape]:
     return [tuple(dim * times for dim, times in zip(call.shape(0), call.attributes["scales"], strict=True))]
 
 
-_BROADCASTING = """Add Sub Mul Div Pow Mod PRelu Max Min Mean Sum And Or Xor Equal Greater Less GreaterOrEqual LessOrEqual
-Where BitwiseAnd BitwiseOr BitwiseXor BitShift""".split()
+_BROADCASTING = (
+    *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Max", "Min", "Mean", "Sum", "And", "Or", "Xor"),
+    *("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Where", "BitwiseAnd", "BitwiseOr"),
+    *("BitwiseXor", "BitShift"),
+)
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_BROADCASTING, _elementwise),
@@ -446,15 +456,16 @@ _RULES: dict[str, Rule] = {
 }
 
 _CONTRIB_RULES: dict[str, Rule] = {
-    **dict.fromkeys("Gelu FastGelu BiasGelu QuickGelu RotaryEmbedding QLinearSigmoid QLinearLeakyRelu".split(), _same),
-    **dict.fromkeys("QLinearSoftmax QuantizeLinear DequantizeLinear BiasAdd BiasSoftmax".split(), _same),
-    **dict.fromkeys("SkipLayerNormalization SkipSimplifiedLayerNormalization".split(), _skip_layer_norm),
-    **dict.fromkeys("QLinearAdd QLinearMul".split(), _qlinear_elementwise),
-    **dict.fromkeys("FusedGemm QGemm".split(), _fused_gemm),
-    **dict.fromkeys("DynamicQuantizeMatMul MatMulInteger16 MatMulIntegerToFloat".split(), _matmul),
-    **dict.fromkeys("MaxPool AveragePool NhwcMaxPool QLinearAveragePool".split(), _pool),
-    **dict.fromkeys("GlobalMaxPool GlobalAveragePool QLinearGlobalAveragePool".split(), _global_pool),
-    **dict.fromkeys("Conv FusedConv".split(), _conv),
+    **dict.fromkeys(["Gelu", "FastGelu", "BiasGelu", "QuickGelu", "RotaryEmbedding"], _same),
+    **dict.fromkeys(["QLinearSigmoid", "QLinearLeakyRelu"], _same),
+    **dict.fromkeys(["QLinearSoftmax", "QuantizeLinear", "DequantizeLinear", "BiasAdd", "BiasSoftmax"], _same),
+    **dict.fromkeys(["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"], _skip_layer_norm),
+    **dict.fromkeys(["QLinearAdd", "QLinearMul"], _qlinear_elementwise),
+    **dict.fromkeys(["FusedGemm", "QGemm"], _fused_gemm),
+    **dict.fromkeys(["DynamicQuantizeMatMul", "MatMulInteger16", "MatMulIntegerToFloat"], _matmul),
+    **dict.fromkeys(["MaxPool", "AveragePool", "NhwcMaxPool", "QLinearAveragePool"], _pool),
+    **dict.fromkeys(["GlobalMaxPool", "GlobalAveragePool", "QLinearGlobalAveragePool"], _global_pool),
+    **dict.fromkeys(["Conv", "FusedConv"], _conv),
     "QLinearConv": _qlinear_conv,
     "QLinearConcat": _qlinear_concat,
     "FusedMatMul": _fused_matmul,

@@ -17,14 +17,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto, defs, helper
-from onnx import numpy_helper, shape_inference
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    defs,
+    helper,
+    numpy_helper,
+    shape_inference,
+)
 
 from onnxmem.model import shape_rules, values
 from onnxmem.model.dims import Dim, Expr, symbol
 from onnxmem.model.load import subgraphs_of
 from onnxmem.model.values import LARGEST_VALUE, Value
 from onnxmem.model.weights import constant_value, is_constant
+
+# ONNX 1.23 takes a one-sided STFT (the default) for a two-sided one, and doubles its size.
+_WRONG_IN_ONNX = {"STFT"}
 
 # Larger constants are data, not shapes: ONNX's schemas have no use for them.
 _LARGEST_INPUT_DATA = 1024
@@ -223,6 +236,8 @@ class _Inference:
             if value is not None:
                 scope.values[node.output[0]] = value
         found = self._ask_onnx(node, domain, opset, scope)
+        if domain == "" and node.op_type in _WRONG_IN_ONNX:
+            found = [_Partial(partial.elem_type, None) for partial in found]
         if len(found) < len(node.output) or any(not partial.complete for partial in found):
             call = shape_rules.Call(node.op_type, attributes, shapes, inputs, len(node.output), opset)
             ruled = shape_rules.infer(call, domain)
@@ -317,7 +332,7 @@ class _Inference:
         trips = scope.value_of(node.input[0]) if node.input and node.input[0] else None
         # A count is the number of iterations only if nothing can end the loop early.
         certain = trips is not None and len(node.input) > 1 and not node.input[1]
-        length = trips.flat[0] if certain and trips is not None else None
+        length: Dim | None = trips.item(0) if certain and trips is not None else None
         reason = "the number of iterations is not known"
         found = [_partial_of(kind) for kind in outputs[:count]]
         found += [

@@ -22,7 +22,7 @@ Attributes: TypeAlias = Mapping[str, Any]
 LARGEST_VALUE = 4096
 
 
-class Undecided(Exception):  # noqa: N818 - not an error: the value depends on something not known
+class Undecided(Exception):
     """The result cannot be known symbolically."""
 
 
@@ -49,8 +49,8 @@ def concrete(value: Value | None) -> bool:
     return value is not None and not any(isinstance(entry, Expr) for entry in value.flat)
 
 
-def integers(value: Value | None) -> list[Dim]:
-    """The entries as a flat list; Undecided where there is no value."""
+def entries_of(value: Value | None) -> list[Any]:
+    """The entries, dimensions or floats, as a flat list; Undecided where there is no value."""
     if value is None:
         raise Undecided
     return list(value.flat)
@@ -219,7 +219,7 @@ def _squeeze(attributes: Attributes, values: Sequence[Value | None], _: int) -> 
 
 
 def _reshape(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
-    target = [int(entry) for entry in integers(values[1])]
+    target = [int(entry) for entry in entries_of(values[1])]
     return _needed(values[0]).reshape(target)
 
 
@@ -252,9 +252,9 @@ def _slice(attributes: Attributes, values: Sequence[Value | None], opset: int) -
         starts, ends, axes = attributes["starts"], attributes["ends"], attributes.get("axes")
         steps = None
     else:
-        starts, ends = integers(values[1]), integers(values[2])
-        axes = integers(values[3]) if len(values) > 3 and values[3] is not None else None
-        steps = integers(values[4]) if len(values) > 4 and values[4] is not None else None
+        starts, ends = entries_of(values[1]), entries_of(values[2])
+        axes = entries_of(values[3]) if len(values) > 3 and values[3] is not None else None
+        steps = entries_of(values[4]) if len(values) > 4 and values[4] is not None else None
     chosen = [slice(None)] * value.ndim
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
         step = int(steps[k]) if steps else 1
@@ -263,19 +263,19 @@ def _slice(attributes: Attributes, values: Sequence[Value | None], opset: int) -
 
 
 def _range(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
-    start, limit, delta = (integers(value)[0] for value in values)
+    start, limit, delta = (entries_of(value)[0] for value in values)
     if not all(isinstance(entry, int) for entry in (start, limit, delta)) or abs(limit - start) > LARGEST_VALUE:
         raise Undecided
-    return np.array(list(range(start, limit, delta)), dtype=object)
+    return np.array(list(range(start, limit, delta)), dtype=np.object_)
 
 
 def _expand(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
-    value, target = _needed(values[0]), [int(entry) for entry in integers(values[1])]
+    value, target = _needed(values[0]), [int(entry) for entry in entries_of(values[1])]
     return np.broadcast_to(value, np.broadcast_shapes(value.shape, tuple(target)))
 
 
 def _constant_of_shape(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
-    shape = [int(entry) for entry in integers(values[0])]
+    shape = [int(entry) for entry in entries_of(values[0])]
     if int(np.prod(shape)) > LARGEST_VALUE:
         raise Undecided
     fill = attributes.get("value")
@@ -287,7 +287,7 @@ def _reduce(combine: Callable[[Sequence[Dim]], Dim]) -> Callable[[Attributes, Se
         value, axes = _needed(values[0]), _axes(attributes, values)
         if value.ndim > 1 or (axes not in (None, [], [0], [-1])):
             raise Undecided
-        reduced = combine(list(value.flat))
+        reduced = combine(entries_of(value))
         return np.array([reduced], dtype=object) if attributes.get("keepdims", 1) and value.ndim else _value(reduced)
 
     return rule

@@ -18,13 +18,13 @@ _ALIASES = {
     ("com.microsoft", "ExpandDims"),
 }
 
+_OVERWRITING = (
+    *("Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "Selu", "Shrink", "Sigmoid", "Softplus", "Softsign"),
+    *("Tanh", "ThresholdedRelu", "Softmax", "LogSoftmax", "Cast", "Trilu", "ScatterElements"),
+)
 # The output may take over this input's memory, if nobody else needs it any more and the sizes are equal.
 _IN_PLACE = {
-    **dict.fromkeys(
-        [("", op) for op in """Celu Clip Elu HardSigmoid LeakyRelu LogSoftmax Relu Selu Shrink Sigmoid Softmax Softplus
-        Softsign Tanh ThresholdedRelu Cast Trilu ScatterElements""".split()],
-        0,
-    ),
+    **dict.fromkeys((("", op) for op in _OVERWRITING), 0),
     # The residual that a fused convolution adds to.
     ("com.microsoft", "FusedConv"): 3,
     ("com.microsoft.nchwc", "Conv"): 3,

@@ -21,8 +21,10 @@ def file_order(graph: Graph, _: Workload) -> Order:
     return _kahn(graph, key=lambda position: (position,))
 
 
-def ort_default(graph: Graph, _: Workload) -> Order:
+def ort_default(graph: Graph, workload: Workload) -> Order:
     """ONNX Runtime's default: depth-first backwards from the last leaf, among inputs the highest node number first."""
+    if graph.numbering == "saved":
+        return file_order(graph, workload)
     numbers = [node.index for node in graph.nodes]
     before = [sorted(inputs, key=lambda v: -numbers[v]) for inputs in predecessors(graph)]
     return _backwards(before, sorted(_leaves(before), key=lambda v: -numbers[v]))
@@ -81,7 +83,7 @@ def greedy(graph: Graph, workload: Workload) -> Order:
     heapq.heapify(heap)
     done, order = [False] * len(before), Order()
     while heap:
-        cost, node = heapq.heappop(heap)
+        _, node = heapq.heappop(heap)
         if done[node]:
             continue
         done[node] = True

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnxmem.model.dims import Dim
-from onnxmem.model.graph import Graph, Node, Tensor, Unknown
+from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.schedule.inplace import aliased_input, overwritten_input
 from onnxmem.schedule.workload import Storage, Workload
+from onnxmem.unknown import Unknown
 
 # ONNX Runtime runs these as soon as they can run, in its priority-based order.
 _EAGER = ("Shape", "Size")
@@ -64,7 +65,9 @@ def memory_of(
         members.setdefault(root.get(name, name), []).append(tensor)
 
     fed, outputs = set(graph.inputs), set(graph.outputs)
-    storages, tensors, index_of = [], [], {}
+    storages: list[Storage] = []
+    tensors: list[tuple[Tensor, ...]] = []
+    index_of: dict[str, int] = {}
     for owner, group in members.items():
         # Views of a weight, of an outer tensor, or of an input that does not count take no memory of their own.
         if owner not in graph.tensors or owner in uncounted or (owner in fed and not rules.inputs):

@@ -9,13 +9,14 @@ counted twice, as it comes in and as it goes out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from onnxmem.model.dims import Dim, evaluate, maximum, symbols_of, total
-from onnxmem.model.graph import Graph, Node, Tensor, Unknown
+from onnxmem.model.dims import Dim, evaluate, symbols_of, total
+from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.schedule.orders import Order, find_order
-from onnxmem.schedule.storages import Memory, Rules, memory_of
-from onnxmem.schedule.workload import lifetimes, peak
+from onnxmem.schedule.storages import Rules, memory_of
+from onnxmem.schedule.workload import Workload, lifetimes, peak
+from onnxmem.unknown import Unknown
 
 
 @dataclass(frozen=True)
@@ -84,33 +85,36 @@ class _Layout:
     ids: set[str] = field(default_factory=set)
 
 
-def lay_out(graph: Graph, order: str = "file", rules: Rules | None = None, sample: Mapping[str, int] | None = None) -> Timeline:
+def lay_out(
+    graph: Graph, order: str = "file", rules: Rules | None = None, sample: Mapping[str, int] | None = None
+) -> Timeline:
     """Run `graph` on paper, in the order of that name.
 
     Sizes may be symbolic. Orders that look at sizes see them at the dimensions in `sample` (1 where it is silent).
     """
     layout = _Layout(order, rules or Rules(), sample or {})
-    _lay_out(graph, layout, prefix="", inputs=layout.rules.inputs, uncounted=frozenset())
+    _lay_out(graph, layout, "", layout.rules, frozenset())
     return Timeline(order, tuple(layout.steps), tuple(layout.spans), tuple(layout.unknown), layout.rules)
 
 
-def _lay_out(graph: Graph, layout: _Layout, *, prefix: str, inputs: bool, uncounted: frozenset[str]) -> None:
-    rules = Rules(layout.rules.alias, layout.rules.in_place, inputs)
-    memory, chosen = _ordered(graph, layout, rules, uncounted)
+def _lay_out(graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted: frozenset[str]) -> None:
+    chosen, _ = _choose_order(graph, layout, rules, uncounted)
+    # For lifetimes all that counts is which sizes are certainly equal: number the expressions, not their values.
+    numbers: dict[Dim, int] = {}
+    memory = memory_of(graph, rules, number=lambda size: numbers.setdefault(size, len(numbers)), uncounted=uncounted)
     first_step = []
     for position in chosen:
         node = graph.nodes[position]
         first_step.append(len(layout.steps))
         for k, subgraph in enumerate(node.subgraphs):
-            # An If's branches write straight into its outputs. A loop's body has its own, and its own inputs.
-            loop = node.op_type != "If"
-            outside = frozenset() if loop else frozenset(subgraph.outputs)
-            _lay_out(subgraph, layout, prefix=f"{prefix}{node.label}/{k}:", inputs=loop, uncounted=outside)
+            _lay_out(subgraph, layout, f"{prefix}{node.label}/{k}:", *_inside(subgraph, node, layout))
         layout.steps.append(Step(prefix + node.label, node.op_type))
     first_step.append(len(layout.steps))
 
     layout.unknown.extend(
-        t for t in graph.tensors.values() if isinstance(t.size, Unknown) and (inputs or t.name not in graph.inputs)
+        t
+        for t in graph.tensors.values()
+        if isinstance(t.size, Unknown) and (rules.inputs or t.name not in graph.inputs)
     )
     outputs, fed = set(graph.outputs), set(graph.inputs)
     for row in lifetimes(memory.workload, chosen):
@@ -125,34 +129,30 @@ def _lay_out(graph: Graph, layout: _Layout, *, prefix: str, inputs: bool, uncoun
         layout.spans.append(Span(span_id, tensors, lower, max(upper, lower + 1), owner.size, kind))
 
 
-def _ordered(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozenset[str]) -> tuple[Memory, Order]:
-    """The graph's storages and the order of its nodes."""
+def _inside(graph: Graph, node: Node, layout: _Layout) -> tuple[Rules, frozenset[str]]:
+    """How a subgraph's own inputs and outputs count."""
+    # An If's branches write straight into its outputs. A loop's body has its own, and its own inputs.
+    loop = node.op_type != "If"
+    return replace(layout.rules, inputs=loop), frozenset() if loop else frozenset(graph.outputs)
+
+
+def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozenset[str]) -> tuple[Order, Workload]:
+    """The order of the graph's nodes, and the workload with sizes at the sample dimensions that it was chosen for."""
     sample = layout.sample
 
     def at_sample(size: Dim) -> int:
-        return evaluate(size, {name: sample.get(name, 1) for name in symbols_of(size)})
+        # A dimension can be negative at sizes too small for the model; any number will do for those.
+        return max(0, evaluate(size, {name: sample.get(name, 1) for name in symbols_of(size)}))
 
-    numeric = memory_of(
-        graph, rules, number=at_sample, scratch=lambda node: _inner_peak(node, layout), uncounted=uncounted
-    )
-    chosen = find_order(layout.order)(graph, numeric.workload)
-    # For lifetimes all that counts is which sizes are certainly equal: number the expressions, not their values.
-    numbers: dict[Dim, int] = {}
-    symbolic = memory_of(graph, rules, number=lambda size: numbers.setdefault(size, len(numbers)), uncounted=uncounted)
-    return symbolic, chosen
+    def inner_peak(node: Node) -> int:
+        peaks = [0]
+        for subgraph in node.subgraphs:
+            order, workload = _choose_order(subgraph, layout, *_inside(subgraph, node, layout))
+            peaks.append(peak(workload, order))
+        return max(peaks)
 
-
-def _inner_peak(node: Node, layout: _Layout) -> int:
-    """What a node's subgraphs need while it runs, for orders that weigh nodes against each other."""
-    peaks = [0]
-    for graph in node.subgraphs:
-        inner = _Layout(layout.order, layout.rules, layout.sample)
-        loop = node.op_type != "If"
-        outside = frozenset() if loop else frozenset(graph.outputs)
-        rules = Rules(layout.rules.alias, layout.rules.in_place, loop)
-        memory, chosen = _ordered(graph, inner, rules, outside)
-        peaks.append(peak(memory.workload, chosen))
-    return max(peaks)
+    workload = memory_of(graph, rules, number=at_sample, scratch=inner_peak, uncounted=uncounted).workload
+    return find_order(layout.order)(graph, workload), workload
 
 
 def _unique(name: str, taken: set[str]) -> str:
@@ -162,8 +162,3 @@ def _unique(name: str, taken: set[str]) -> str:
         candidate, count = f"{name}#{count}", count + 1
     taken.add(candidate)
     return candidate
-
-
-def peak_of(timeline: Timeline) -> Dim:
-    """The most bytes alive at once, symbolic where sizes are."""
-    return maximum(0, *timeline.live())

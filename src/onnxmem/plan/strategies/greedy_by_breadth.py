@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxmem.plan.plan import Plan
 from onnxmem.plan.problem import Problem
@@ -14,7 +15,7 @@ def plan(problem: Problem) -> Plan:
     return place_in_order(problem, np.lexsort((-problem.sizes, -widest_step(problem))))
 
 
-def widest_step(problem: Problem) -> np.ndarray:  # type: ignore[type-arg]
+def widest_step(problem: Problem) -> npt.NDArray[np.float64]:
     """For each buffer, how many bytes are live at the widest step of its lifetime."""
     starts, first = np.unique(problem.lowers, return_inverse=True)
     # The live bytes change upwards only where a buffer begins, so those steps are enough.
