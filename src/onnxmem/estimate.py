@@ -74,8 +74,8 @@ class Estimate:
 
     @property
     def best(self) -> Plan:
-        """The smallest of the plans."""
-        return min(self.plans, key=lambda plan: plan.peak)
+        """The smallest of the plans; among equals the last, since strategies are listed from naive to best."""
+        return min(reversed(self.plans), key=lambda plan: plan.peak)
 
     @property
     def unknown(self) -> tuple[Tensor, ...]:
