@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -113,8 +113,8 @@ def _totals(estimate: Estimate) -> Table:
     table.add_row("weights", format_bytes(estimate.weights_bytes), f"{len(weights)} constant tensors")
     table.add_row("", "", "")
     rules = scheduled.timeline.rules
-    on = [name for name, used in (("alias", rules.alias), ("in-place", rules.in_place)) if used]
-    how = f"{scheduled.timeline.order} order, {' and '.join(on) or 'no sharing'} rules"
+    on = [name for name, used in (("views", rules.alias), ("in-place", rules.in_place)) if used]
+    how = f"{scheduled.timeline.order} order, {' and '.join(on) or 'nothing'} shared"
     table.add_row("activations", f"{len(problem)}", f"buffers, {how}", style="bold")
     table.add_row("all of them", format_bytes(problem.total), "if nothing were ever reused")
     table.add_row("lower bound", format_bytes(problem.lower_bound), "live at once: no plan can take less")
@@ -135,10 +135,17 @@ def _formula(formula: Formula, estimate: Estimate) -> list[RenderableType]:
         lines.append(f"  for {printable(formula.condition)}")
     else:
         lines.append(f"  the largest of {len(formula.general)} expressions; --json has them")
-    table = _table()
-    for dims, peak in estimate.table:
-        table.add_row("", format_bytes(peak), ", ".join(f"{printable(n)}={v}" for n, v in dims.items()))
-    return [*lines, table]
+    return [*lines, _useful_sizes(estimate.table)]
+
+
+def _useful_sizes(rows: Sequence[tuple[Mapping[str, int], int]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 0, 0, 2))
+    for name in rows[0][0]:
+        table.add_column(shorten_path(printable(name), 20), justify="right", no_wrap=True)
+    table.add_column("peak", justify="right", no_wrap=True)
+    for dims, peak in rows:
+        table.add_row(*map(str, dims.values()), format_bytes(peak))
+    return table
 
 
 def _spans(title: str, spans: Sequence[Span]) -> Table:
