@@ -10,11 +10,16 @@
 // A node moved forward finds fewer bytes alive and no fewer chances to work in place, because being the last reader
 // only gets easier when more has run. Rule 2 needs more: see `Tangles`. Glued nodes travel with their one predecessor;
 // with several, neither rule holds and both are switched off.
+//
+// All of it can be done from the end as well, taking nodes back one by one. That is the better way where memory grows
+// towards the end: there it is a node's lateness that costs nothing. Taken back early means run late, and that may cost
+// another reader its chance to work in place, so nodes for which this can happen are not moved by either rule.
 #include "ordering_layers.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <tuple>
 
 namespace ordering {
@@ -73,14 +78,15 @@ struct Row {  // a state to come: a child not made yet, or (parent -1) the waiti
 // node shares memory only after another reader that does not come before it anyway. Such pairs are remembered, and a
 // commit that would contain both is not made.
 struct Tangles {
-  explicit Tangles(const Graph& graph) {
-    std::vector<int> order(graph.nodes);
-    for (int k = 0; k < graph.nodes; ++k) order[k] = k;
+  explicit Tangles(const Graph& graph) : moves_late(graph.nodes, 1) {
     bool shared = false;
-    for (int node = 0; node < graph.nodes && !shared; ++node)
+    for (int node = 0; node < graph.nodes; ++node)
       for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
-        shared = shared || graph.readers[graph.pairs[node][j]].size() > 1;
+        for (int other : graph.readers[graph.pairs[node][j]])
+          if (other != node) shared = true, moves_late[other] = 0;
     if (!shared) return;
+    std::vector<int> order(graph.nodes);
+    std::iota(order.begin(), order.end(), 0);
     Relation above = ancestors(graph, order);
     for (int node = 0; node < graph.nodes; ++node)
       for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
@@ -88,8 +94,10 @@ struct Tangles {
           if (other != node && !above[node].has(other)) pairs.emplace_back(node, other);
   }
   std::vector<std::pair<int, int>> pairs;
+  std::vector<char> moves_late;  // per node: does running it late take no chance from another reader?
 };
 
+template <bool Backward>
 class Layers {
  public:
   Layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget)
@@ -98,17 +106,19 @@ class Layers {
         root_words_(words_) {
     for (Key& key : keys_) key = {mix(seed), mix(seed)};
     for (int node = 0; node < graph.nodes; ++node)
-      simple_glue_ = simple_glue_ && (!graph.glued[node] || graph.before[node].size() <= 1);
+      simple_glue_ = simple_glue_ && (!graph.glued[node] || (!Backward && graph.before[node].size() <= 1));
     most_slots_ = std::max<std::size_t>(kMemory / (2 * words_ * sizeof(std::uint64_t)), 16);
   }
 
   Answer solve() {
-    if (graph_.start > cap_) return {Verdict::impossible, {}, graph_.start};
+    const Bytes ends = std::max(graph_.start, graph_.end);
+    if (ends > cap_) return {Verdict::impossible, {}, ends};
     if (graph_.nodes == 0) return {Verdict::found, {}, 0};
-    State root{take_slot(), -1, 0, graph_.start, {}};
+    if (Backward && !simple_glue_) return {Verdict::unknown, {}, 0};
+    State root{take_slot(), -1, 0, Backward ? graph_.end : graph_.start, {}};
     std::memset(memory_.data() + root.slot * 2 * words_, 0, 2 * words_ * sizeof(std::uint64_t));
     for (int node = 0; node < graph_.nodes; ++node)
-      if (graph_.before[node].empty()) ready(root).set(node);
+      if (before(node).empty()) ready(root).set(node);
     advance(root);
     root_live_ = root.live, root_count_ = root.count;
     std::copy_n(done(root).words, words_, root_words_.begin());
@@ -124,6 +134,13 @@ class Layers {
   }
 
  private:
+  // Looking back, what comes after a node comes first.
+  std::span<const int> before(int node) const { return Backward ? graph_.after[node] : graph_.before[node]; }
+  std::span<const int> after(int node) const { return Backward ? graph_.before[node] : graph_.after[node]; }
+  Effect step(const State& state, int node, Bytes live) {
+    return Backward ? steps_.take_back(done(state), node, live) : steps_.run(done(state), node, live);
+  }
+
   Bits done(const State& state) { return {memory_.data() + state.slot * 2 * words_}; }
   Bits ready(const State& state) { return {memory_.data() + state.slot * 2 * words_ + words_}; }
 
@@ -198,9 +215,9 @@ class Layers {
     Bits ran = done(state), open = ready(state);
     ran.set(node);
     open.clear(node);
-    for (int follower : graph_.after[node]) {
+    for (int follower : after(node)) {
       bool free = true;
-      for (int other : graph_.before[follower]) free = free && ran.has(other);
+      for (int other : before(follower)) free = free && ran.has(other);
       if (free && !open.has(follower)) open.set(follower), enabled_.push_back(follower);
     }
   }
@@ -239,8 +256,8 @@ class Layers {
     enabled_.clear();
     Bytes live = state.live;
     for (bool safe = false; !safe;) {
-      const Effect effect = steps_.run(done(state), node, live);
-      if (!fits(effect.during) || chain_.size() >= kChain) break;
+      const Effect effect = step(state, node, live);
+      if (!fits(effect.during) || chain_.size() >= kChain || (Backward && !tangles_.moves_late[node])) break;
       chain_.emplace_back(node, effect.after);
       live = effect.after;
       enable(state, node);
@@ -296,8 +313,13 @@ class Layers {
   }
 
   bool tangled(const State& state) {
-    const Bits ran = done(state), before{root_words_.data()};
-    const auto added = [&](int node) { return ran.has(node) && !before.has(node); };
+    const Bits ran = done(state), known{root_words_.data()};
+    const auto added = [&](int node) { return ran.has(node) && !known.has(node); };
+    if constexpr (Backward) {
+      for (int node = 0; node < graph_.nodes; ++node)
+        if (!tangles_.moves_late[node] && added(node)) return true;
+      return false;
+    }
     return std::any_of(tangles_.pairs.begin(), tangles_.pairs.end(),
                        [&](const auto& pair) { return added(pair.first) && added(pair.second); });
   }
@@ -308,7 +330,7 @@ class Layers {
       const bool urgent = any_glued(state);
       each_ready(state, [&](int node) {
         if (urgent && !graph_.glued[node]) return false;
-        const Effect effect = steps_.run(done(state), node, state.live);
+        const Effect effect = step(state, node, state.live);
         if (fits(effect.during)) rows_.push_back({state.key ^ keys_[node], effect.after, k, node});
         return false;
       });
@@ -320,6 +342,7 @@ class Layers {
     for (int at = state.trail; at >= 0; at = trail_[at].first) order.push_back(trail_[at].second);
     std::reverse(order.begin(), order.end());
     order.insert(order.begin(), prefix_.begin(), prefix_.end());
+    if (Backward && state.count == graph_.nodes) std::reverse(order.begin(), order.end());
     return order;
   }
 
@@ -348,8 +371,10 @@ class Layers {
 
 }  // namespace
 
-Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget) {
-  return Layers(graph, cap, width, seed, budget).solve();
+Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Direction direction,
+                     Budget& budget) {
+  if (direction == Direction::forward) return Layers<false>(graph, cap, width, seed, budget).solve();
+  return Layers<true>(graph, cap, width, seed, budget).solve();
 }
 
 }  // namespace ordering

@@ -24,6 +24,7 @@ class Budget {
   bool over_ = false;
 };
 
+enum class Direction { forward, backward };
 enum class Verdict { found, impossible, unknown };
 
 struct Answer {
@@ -32,7 +33,9 @@ struct Answer {
   Bytes next_cap;          // if impossible: the smallest cap for which that is not proven
 };
 
-// Keeps at most `width` states per layer; "impossible" is said only if none had to be dropped.
-Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget);
+// Keeps at most `width` states per layer; "impossible" is said only if none had to be dropped. Graphs with glued nodes
+// are not searched backwards ("unknown").
+Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Direction direction,
+                     Budget& budget);
 
 }  // namespace ordering

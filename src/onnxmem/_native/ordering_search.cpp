@@ -141,12 +141,19 @@ class Search {
     return nullptr;
   }
 
+  Answer either_way(const Graph& graph, Bytes cap, std::size_t width) {
+    Answer answer = search_layers(graph, cap, width, seed_, Direction::forward, budget_);
+    if (answer.verdict == Verdict::unknown)
+      answer = search_layers(graph, cap, width, seed_, Direction::backward, budget_);
+    return answer;
+  }
+
   // Bisects the cap: each try finds a better order, proves that there is none, or gives up at this width.
   void narrow(Piece& piece, std::size_t width) {
     piece.tried = width;
     const Bytes goal = std::max(piece.lower, lower());
     for (Bytes low = goal, cap = goal; low < piece.upper && !budget_.over();) {
-      const Answer answer = search_layers(piece.graph, cap, width, seed_, budget_);
+      const Answer answer = either_way(piece.graph, cap, width);
       if (answer.verdict == Verdict::found) {
         piece.upper = peak_of(piece.graph, answer.order);
         for (int k = 0; k < piece.end - piece.begin; ++k) order_[piece.begin + k] = piece.nodes[answer.order[k]];
@@ -184,7 +191,7 @@ class Search {
       // Glued nodes belong to the window of the node that makes them ready.
       while (end < piece.end && graph_.glued[order_[end]]) ++end;
       const Graph part = window(graph_, order_, begin, end);
-      const Answer answer = search_layers(part, piece.upper - 1, width, seed_, budget_);
+      const Answer answer = either_way(part, piece.upper - 1, width);
       if (answer.verdict != Verdict::found) continue;
       const std::vector<int> old(order_.begin() + begin, order_.begin() + end);
       for (int k = 0; k < end - begin; ++k) order_[begin + k] = old[answer.order[k]];
@@ -219,7 +226,7 @@ Outcome best_order(const Graph& graph, const std::vector<std::vector<int>>& star
   consider(settle(graph, depth_first(graph)));
   // One state per layer and no cap: always the node that leaves least alive.
   const Graph ordered = window(graph, best, 0, graph.nodes);
-  const Answer greedy = search_layers(ordered, kUnlimited, 1, seed, budget);
+  const Answer greedy = search_layers(ordered, kUnlimited, 1, seed, Direction::forward, budget);
   if (greedy.verdict == Verdict::found) {
     std::vector<int> order;
     for (int k : greedy.order) order.push_back(best[k]);
