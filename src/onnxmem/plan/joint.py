@@ -69,6 +69,8 @@ def order_and_place(
     solver.parameters.max_time_in_seconds = time_limit
     solver.parameters.random_seed = seed % 2**31
     solver.parameters.num_workers = workers
+    # OR-Tools 9.15 fails with an IndexError on models that have both symmetries and a hint.
+    solver.parameters.symmetry_level = 0
     status = solver.solve(program.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise PlanError(f"the solver found no order and placement: {solver.status_name(status)}")
@@ -186,13 +188,14 @@ class _Program:
                 self.offsets[key] = offset
                 self.model.add(offset + units <= self.peak)
                 spans.append(self.model.new_fixed_size_interval_var(offset, units, f"span {key}"))
-        if self.place:
+        if spans:
             self.model.add_no_overlap_2d(lives, spans)
             for source, pairs in self.taken.items():
                 for target, takes in pairs:
                     self.model.add(self.offsets[source] == self.offsets[target]).only_enforce_if(takes)
         # Follows from the placement, but the solver reasons better with it.
-        self.model.add_cumulative(lives, demands, self.peak)
+        if lives:
+            self.model.add_cumulative(lives, demands, self.peak)
 
     def _lifetime(self, key: int) -> Any:
         count = len(self.workload)
