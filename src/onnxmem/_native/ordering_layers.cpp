@@ -7,19 +7,18 @@
 // 2. If a state reached from a root R leaves no more alive than R, and no state with fewer nodes did, then some best
 //    order passes through it: everything else can be forgotten. (`commit`)
 //
-// A node moved forward finds fewer bytes alive and no fewer chances to work in place, because being the last reader
-// only gets easier when more has run. Rule 2 needs more: see `Tangles`. Glued nodes travel with their one predecessor;
-// with several, neither rule holds and both are switched off.
+// Moving nodes forward may take from another node the chance to work in place, by making somebody else the last reader
+// of its input. It does no harm: the input is then freed that much earlier (or was not to be freed at all), so the same
+// bytes are missing in the sum that the other node adds to. Glued nodes travel with their one predecessor; with several,
+// neither rule holds and both are switched off.
 //
 // All of it can be done from the end as well, taking nodes back one by one. That is the better way where memory grows
-// towards the end: there it is a node's lateness that costs nothing. Taken back early means run late, and that may cost
-// another reader its chance to work in place, so nodes for which this can happen are not moved by either rule.
+// towards the end: there it is a node's lateness that costs nothing.
 #include "ordering_layers.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <numeric>
 #include <tuple>
 
 namespace ordering {
@@ -74,36 +73,12 @@ struct Row {  // a state to come: a child not made yet, or (parent -1) the waiti
   int parent, node;
 };
 
-// Rule 2 relies on states below the one committed to being reachable themselves. In-place sharing may break that: a
-// node shares memory only after another reader that does not come before it anyway. Such pairs are remembered, and a
-// commit that would contain both is not made.
-struct Tangles {
-  explicit Tangles(const Graph& graph) : moves_late(graph.nodes, 1) {
-    bool shared = false;
-    for (int node = 0; node < graph.nodes; ++node)
-      for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
-        for (int other : graph.readers[graph.pairs[node][j]])
-          if (other != node) shared = true, moves_late[other] = 0;
-    if (!shared) return;
-    std::vector<int> order(graph.nodes);
-    std::iota(order.begin(), order.end(), 0);
-    Relation above = ancestors(graph, order);
-    for (int node = 0; node < graph.nodes; ++node)
-      for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
-        for (int other : graph.readers[graph.pairs[node][j]])
-          if (other != node && !above[node].has(other)) pairs.emplace_back(node, other);
-  }
-  std::vector<std::pair<int, int>> pairs;
-  std::vector<char> moves_late;  // per node: does running it late take no chance from another reader?
-};
-
 template <bool Backward>
 class Layers {
  public:
   Layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget)
-      : graph_(graph), cap_(cap), width_(width), budget_(budget), steps_(graph), tangles_(graph),
-        words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1),
-        root_words_(words_) {
+      : graph_(graph), cap_(cap), width_(width), budget_(budget), steps_(graph),
+        words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1) {
     for (Key& key : keys_) key = {mix(seed), mix(seed)};
     for (int node = 0; node < graph.nodes; ++node)
       simple_glue_ = simple_glue_ && (!graph.glued[node] || (!Backward && graph.before[node].size() <= 1));
@@ -121,7 +96,6 @@ class Layers {
       if (before(node).empty()) ready(root).set(node);
     advance(root);
     root_live_ = root.live, root_count_ = root.count;
-    std::copy_n(done(root).words, words_, root_words_.begin());
     waiting_[root.count].push_back(root);
     for (int layer = root.count; layer <= graph_.nodes; ++layer) {
       if (!waiting_[graph_.nodes].empty()) return {Verdict::found, told(waiting_[graph_.nodes][0]), 0};
@@ -257,7 +231,7 @@ class Layers {
     Bytes live = state.live;
     for (bool safe = false; !safe;) {
       const Effect effect = step(state, node, live);
-      if (!fits(effect.during) || chain_.size() >= kChain || (Backward && !tangles_.moves_late[node])) break;
+      if (!fits(effect.during) || chain_.size() >= kChain) break;
       chain_.emplace_back(node, effect.after);
       live = effect.after;
       enable(state, node);
@@ -294,7 +268,7 @@ class Layers {
     const State* chosen = nullptr;
     for (const State& state : layer_)
       if (state.count > root_count_ && state.live <= root_live_ && (!chosen || state.live < chosen->live) &&
-          !any_glued(state) && !tangled(state))
+          !any_glued(state))
         chosen = &state;
     if (!chosen) return;
     const State kept = *chosen;
@@ -309,19 +283,6 @@ class Layers {
     layer_ = {kept};
     layer_[0].trail = -1;
     root_live_ = kept.live, root_count_ = kept.count;
-    std::copy_n(done(kept).words, words_, root_words_.begin());
-  }
-
-  bool tangled(const State& state) {
-    const Bits ran = done(state), known{root_words_.data()};
-    const auto added = [&](int node) { return ran.has(node) && !known.has(node); };
-    if constexpr (Backward) {
-      for (int node = 0; node < graph_.nodes; ++node)
-        if (!tangles_.moves_late[node] && added(node)) return true;
-      return false;
-    }
-    return std::any_of(tangles_.pairs.begin(), tangles_.pairs.end(),
-                       [&](const auto& pair) { return added(pair.first) && added(pair.second); });
   }
 
   void expand() {
@@ -351,7 +312,6 @@ class Layers {
   const std::size_t width_;
   Budget& budget_;
   Steps steps_;
-  Tangles tangles_;
   const std::size_t words_;
   std::size_t most_slots_ = 0;
   std::vector<Key> keys_;
@@ -363,7 +323,6 @@ class Layers {
   std::vector<std::pair<int, int>> trail_;  // previous step, node
   std::vector<int> prefix_, enabled_;
   std::vector<std::pair<int, Bytes>> chain_;
-  std::vector<std::uint64_t> root_words_;
   Bytes root_live_ = 0, next_cap_ = kUnlimited;
   int root_count_ = 0;
   bool dropped_ = false, simple_glue_ = true;

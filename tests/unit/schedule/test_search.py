@@ -74,7 +74,7 @@ def test_the_reference_agrees_with_all_orders(workload: Workload) -> None:
         assert least_peak(workload) == min(peaks)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 @given(workloads(most=10))
 def test_the_search_is_exact_on_small_graphs(workload: Workload) -> None:
     result = best_order(workload)
