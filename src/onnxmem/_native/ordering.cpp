@@ -127,7 +127,8 @@ std::tuple<std::vector<int>, std::string, Wide> within(const Graph& graph, Wide 
   const std::vector<int> order = settle(graph, listed);
   const Graph ordered = window(graph, order, 0, graph.nodes);
   Budget budget(1e6, {});
-  Answer answer = search_layers(ordered, narrow(cap), width, seed, backward ? Direction::backward : Direction::forward, budget);
+  Answer answer = search_layers(ordered, narrow(cap), width, Effort::best,
+                                backward ? Direction::backward : Direction::forward, seed, budget);
   for (int& node : answer.order) node = order[node];
   const char* verdict = answer.verdict == Verdict::found ? "found"
                         : answer.verdict == Verdict::impossible ? "impossible" : "unknown";

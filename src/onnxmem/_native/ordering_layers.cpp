@@ -76,8 +76,8 @@ struct Row {  // a state to come: a child not made yet, or (parent -1) the waiti
 template <bool Backward>
 class Layers {
  public:
-  Layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget)
-      : graph_(graph), cap_(cap), width_(width), budget_(budget), steps_(graph),
+  Layers(const Graph& graph, Bytes cap, std::size_t width, Effort effort, std::uint64_t seed, Budget& budget)
+      : graph_(graph), cap_(cap), width_(width), effort_(effort), budget_(budget), steps_(graph),
         words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1) {
     for (Key& key : keys_) key = {mix(seed), mix(seed)};
     for (int node = 0; node < graph.nodes; ++node)
@@ -140,6 +140,7 @@ class Layers {
     rows_.erase(std::unique(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.key == b.key; }),
                 rows_.end());
     if (rows_.size() > width_) {
+      if (effort_ == Effort::proof) return false;
       std::nth_element(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(width_), rows_.end(),
                        [](const Row& a, const Row& b) { return std::tie(a.live, a.key) < std::tie(b.live, b.key); });
       rows_.resize(width_);
@@ -310,6 +311,7 @@ class Layers {
   const Graph& graph_;
   const Bytes cap_;
   const std::size_t width_;
+  const Effort effort_;
   Budget& budget_;
   Steps steps_;
   const std::size_t words_;
@@ -330,10 +332,10 @@ class Layers {
 
 }  // namespace
 
-Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Direction direction,
-                     Budget& budget) {
-  if (direction == Direction::forward) return Layers<false>(graph, cap, width, seed, budget).solve();
-  return Layers<true>(graph, cap, width, seed, budget).solve();
+Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, Effort effort, Direction direction,
+                     std::uint64_t seed, Budget& budget) {
+  if (direction == Direction::forward) return Layers<false>(graph, cap, width, effort, seed, budget).solve();
+  return Layers<true>(graph, cap, width, effort, seed, budget).solve();
 }
 
 }  // namespace ordering
