@@ -7,9 +7,13 @@
 // 2. If a state reached from a root R leaves no more alive than R, and no state with fewer nodes did, then some best
 //    order passes through it: everything else can be forgotten. (`commit`)
 //
-// A node moved forward finds fewer bytes alive and no fewer chances to work in place, because being the last reader
-// only gets easier when more has run. Rule 2 needs more: see `Tangles`. Glued nodes travel with their one predecessor;
-// with several, neither rule holds and both are switched off.
+// Moving nodes forward may take from another node the chance to work in place, by making somebody else the last reader
+// of its input. It does no harm: the input is then freed that much earlier (or was not to be freed at all), so the same
+// bytes are missing in the sum that the other node adds to. Glued nodes travel with their one predecessor; with several,
+// neither rule holds and both are switched off.
+//
+// All of it can be done from the end as well, taking nodes back one by one. That is the better way where memory grows
+// towards the end: there it is a node's lateness that costs nothing.
 #include "ordering_layers.hpp"
 
 #include <algorithm>
@@ -69,49 +73,29 @@ struct Row {  // a state to come: a child not made yet, or (parent -1) the waiti
   int parent, node;
 };
 
-// Rule 2 relies on states below the one committed to being reachable themselves. In-place sharing may break that: a
-// node shares memory only after another reader that does not come before it anyway. Such pairs are remembered, and a
-// commit that would contain both is not made.
-struct Tangles {
-  explicit Tangles(const Graph& graph) {
-    std::vector<int> order(graph.nodes);
-    for (int k = 0; k < graph.nodes; ++k) order[k] = k;
-    bool shared = false;
-    for (int node = 0; node < graph.nodes && !shared; ++node)
-      for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
-        shared = shared || graph.readers[graph.pairs[node][j]].size() > 1;
-    if (!shared) return;
-    Relation above = ancestors(graph, order);
-    for (int node = 0; node < graph.nodes; ++node)
-      for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
-        for (int other : graph.readers[graph.pairs[node][j]])
-          if (other != node && !above[node].has(other)) pairs.emplace_back(node, other);
-  }
-  std::vector<std::pair<int, int>> pairs;
-};
-
+template <bool Backward>
 class Layers {
  public:
-  Layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget)
-      : graph_(graph), cap_(cap), width_(width), budget_(budget), steps_(graph), tangles_(graph),
-        words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1),
-        root_words_(words_) {
+  Layers(const Graph& graph, Bytes cap, std::size_t width, Effort effort, std::uint64_t seed, Budget& budget)
+      : graph_(graph), cap_(cap), width_(width), effort_(effort), budget_(budget), steps_(graph),
+        words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1) {
     for (Key& key : keys_) key = {mix(seed), mix(seed)};
     for (int node = 0; node < graph.nodes; ++node)
-      simple_glue_ = simple_glue_ && (!graph.glued[node] || graph.before[node].size() <= 1);
+      simple_glue_ = simple_glue_ && (!graph.glued[node] || (!Backward && graph.before[node].size() <= 1));
     most_slots_ = std::max<std::size_t>(kMemory / (2 * words_ * sizeof(std::uint64_t)), 16);
   }
 
   Answer solve() {
-    if (graph_.start > cap_) return {Verdict::impossible, {}, graph_.start};
+    const Bytes ends = std::max(graph_.start, graph_.end);
+    if (ends > cap_) return {Verdict::impossible, {}, ends};
     if (graph_.nodes == 0) return {Verdict::found, {}, 0};
-    State root{take_slot(), -1, 0, graph_.start, {}};
+    if (Backward && !simple_glue_) return {Verdict::unknown, {}, 0};
+    State root{take_slot(), -1, 0, Backward ? graph_.end : graph_.start, {}};
     std::memset(memory_.data() + root.slot * 2 * words_, 0, 2 * words_ * sizeof(std::uint64_t));
     for (int node = 0; node < graph_.nodes; ++node)
-      if (graph_.before[node].empty()) ready(root).set(node);
+      if (before(node).empty()) ready(root).set(node);
     advance(root);
     root_live_ = root.live, root_count_ = root.count;
-    std::copy_n(done(root).words, words_, root_words_.begin());
     waiting_[root.count].push_back(root);
     for (int layer = root.count; layer <= graph_.nodes; ++layer) {
       if (!waiting_[graph_.nodes].empty()) return {Verdict::found, told(waiting_[graph_.nodes][0]), 0};
@@ -124,6 +108,13 @@ class Layers {
   }
 
  private:
+  // Looking back, what comes after a node comes first.
+  std::span<const int> before(int node) const { return Backward ? graph_.after[node] : graph_.before[node]; }
+  std::span<const int> after(int node) const { return Backward ? graph_.before[node] : graph_.after[node]; }
+  Effect step(const State& state, int node, Bytes live) {
+    return Backward ? steps_.take_back(done(state), node, live) : steps_.run(done(state), node, live);
+  }
+
   Bits done(const State& state) { return {memory_.data() + state.slot * 2 * words_}; }
   Bits ready(const State& state) { return {memory_.data() + state.slot * 2 * words_ + words_}; }
 
@@ -149,6 +140,7 @@ class Layers {
     rows_.erase(std::unique(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.key == b.key; }),
                 rows_.end());
     if (rows_.size() > width_) {
+      if (effort_ == Effort::proof) return false;
       std::nth_element(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(width_), rows_.end(),
                        [](const Row& a, const Row& b) { return std::tie(a.live, a.key) < std::tie(b.live, b.key); });
       rows_.resize(width_);
@@ -198,9 +190,9 @@ class Layers {
     Bits ran = done(state), open = ready(state);
     ran.set(node);
     open.clear(node);
-    for (int follower : graph_.after[node]) {
+    for (int follower : after(node)) {
       bool free = true;
-      for (int other : graph_.before[follower]) free = free && ran.has(other);
+      for (int other : before(follower)) free = free && ran.has(other);
       if (free && !open.has(follower)) open.set(follower), enabled_.push_back(follower);
     }
   }
@@ -239,7 +231,7 @@ class Layers {
     enabled_.clear();
     Bytes live = state.live;
     for (bool safe = false; !safe;) {
-      const Effect effect = steps_.run(done(state), node, live);
+      const Effect effect = step(state, node, live);
       if (!fits(effect.during) || chain_.size() >= kChain) break;
       chain_.emplace_back(node, effect.after);
       live = effect.after;
@@ -277,7 +269,7 @@ class Layers {
     const State* chosen = nullptr;
     for (const State& state : layer_)
       if (state.count > root_count_ && state.live <= root_live_ && (!chosen || state.live < chosen->live) &&
-          !any_glued(state) && !tangled(state))
+          !any_glued(state))
         chosen = &state;
     if (!chosen) return;
     const State kept = *chosen;
@@ -292,14 +284,6 @@ class Layers {
     layer_ = {kept};
     layer_[0].trail = -1;
     root_live_ = kept.live, root_count_ = kept.count;
-    std::copy_n(done(kept).words, words_, root_words_.begin());
-  }
-
-  bool tangled(const State& state) {
-    const Bits ran = done(state), before{root_words_.data()};
-    const auto added = [&](int node) { return ran.has(node) && !before.has(node); };
-    return std::any_of(tangles_.pairs.begin(), tangles_.pairs.end(),
-                       [&](const auto& pair) { return added(pair.first) && added(pair.second); });
   }
 
   void expand() {
@@ -308,7 +292,7 @@ class Layers {
       const bool urgent = any_glued(state);
       each_ready(state, [&](int node) {
         if (urgent && !graph_.glued[node]) return false;
-        const Effect effect = steps_.run(done(state), node, state.live);
+        const Effect effect = step(state, node, state.live);
         if (fits(effect.during)) rows_.push_back({state.key ^ keys_[node], effect.after, k, node});
         return false;
       });
@@ -320,15 +304,16 @@ class Layers {
     for (int at = state.trail; at >= 0; at = trail_[at].first) order.push_back(trail_[at].second);
     std::reverse(order.begin(), order.end());
     order.insert(order.begin(), prefix_.begin(), prefix_.end());
+    if (Backward && state.count == graph_.nodes) std::reverse(order.begin(), order.end());
     return order;
   }
 
   const Graph& graph_;
   const Bytes cap_;
   const std::size_t width_;
+  const Effort effort_;
   Budget& budget_;
   Steps steps_;
-  Tangles tangles_;
   const std::size_t words_;
   std::size_t most_slots_ = 0;
   std::vector<Key> keys_;
@@ -340,7 +325,6 @@ class Layers {
   std::vector<std::pair<int, int>> trail_;  // previous step, node
   std::vector<int> prefix_, enabled_;
   std::vector<std::pair<int, Bytes>> chain_;
-  std::vector<std::uint64_t> root_words_;
   Bytes root_live_ = 0, next_cap_ = kUnlimited;
   int root_count_ = 0;
   bool dropped_ = false, simple_glue_ = true;
@@ -348,8 +332,10 @@ class Layers {
 
 }  // namespace
 
-Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget) {
-  return Layers(graph, cap, width, seed, budget).solve();
+Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, Effort effort, Direction direction,
+                     std::uint64_t seed, Budget& budget) {
+  if (direction == Direction::forward) return Layers<false>(graph, cap, width, effort, seed, budget).solve();
+  return Layers<true>(graph, cap, width, effort, seed, budget).solve();
 }
 
 }  // namespace ordering

@@ -55,7 +55,8 @@ def plan_text(plan: Plan, scheduled: Scheduled | None, name: str) -> RenderableT
     table.add_row("buffers", f"{len(problem)}", f"{format_bytes(problem.total)} without any reuse")
     table.add_row("strategy", plan.strategy, f"{plan.seconds:.3f} s")
     table.add_row("peak", format_bytes(plan.peak), f"{plan.peak} bytes, {_verdict(plan)}")
-    table.add_row("lower bound", format_bytes(problem.lower_bound), f"{problem.lower_bound} bytes live at once")
+    order = _about_order(scheduled) if scheduled else ""
+    table.add_row("lower bound", format_bytes(problem.lower_bound), f"{problem.lower_bound} bytes live at once{order}")
     if plan.proven_bound > problem.lower_bound:
         table.add_row("proven bound", format_bytes(plan.proven_bound), f"{plan.proven_bound} bytes, by search")
     if problem.capacity is not None:
@@ -117,10 +118,19 @@ def _totals(estimate: Estimate) -> Table:
     how = f"{scheduled.timeline.order} order, {' and '.join(on) or 'nothing'} shared"
     table.add_row("activations", f"{len(problem)}", f"buffers, {how}", style="bold")
     table.add_row("all of them", format_bytes(problem.total), "if nothing were ever reused")
-    table.add_row("lower bound", format_bytes(problem.lower_bound), "live at once: no plan can take less")
+    table.add_row("lower bound", format_bytes(problem.lower_bound), f"live at once{_about_order(scheduled)}")
     for plan in estimate.plans:
         table.add_row(plan.strategy, format_bytes(plan.peak), _verdict(plan))
     return table
+
+
+def _about_order(scheduled: Scheduled) -> str:
+    search = scheduled.timeline.search
+    if search.optimal:
+        return "; no order takes less"
+    if search.proven_bound:
+        return f"; no order takes less than {format_bytes(search.proven_bound)}"
+    return ": no plan can take less"
 
 
 def _formula(formula: Formula, estimate: Estimate) -> list[RenderableType]:

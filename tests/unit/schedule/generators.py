@@ -199,8 +199,15 @@ def series_parallel(depth: int, seed: int = 0) -> Workload:
 
 
 def random_dag(nodes: int, seed: int = 0, reach: int = 12, degree: int = 2) -> Workload:
-    """Each node reads a few of the ones shortly before it."""
+    """Each node reads a few of the ones shortly before it; what is about to fall out of reach unread is read first."""
     rng = random.Random(seed)
-    edges = [tuple(sorted({rng.randint(max(0, v - reach), v - 1) for _ in range(degree)})) if v else () for v in
-             range(nodes)]  # fmt: skip
+    edges: list[tuple[int, ...]] = [()]
+    unread = {0}
+    for v in range(1, nodes):
+        first = max(0, v - reach)
+        reads = {u for u in unread if u <= first or v == nodes - 1}
+        while len(reads) < min(degree, v):
+            reads.add(rng.randint(first, v - 1))
+        unread = (unread - reads) | {v}
+        edges.append(tuple(sorted(reads)))
     return workload_of(edges, [rng.randint(1, 64) for _ in edges])
