@@ -37,8 +37,8 @@ def estimate_text(estimate: Estimate) -> RenderableType:
         parts.append(f"note: {estimate.formula_note}")
     if alive:
         where = f"step {step} of {len(scheduled.timeline.steps)}, {printable(scheduled.timeline.steps[step].label)}"
-        parts += ["", _spans(f"Alive at the peak, {where}", alive)]
-        parts += ["", _spans("Largest tensors", estimate.largest)]
+        parts += ["", Text(f"Alive at the peak, {where}", style="bold"), _spans(alive)]
+        parts += ["", Text("Largest tensors", style="bold"), _spans(estimate.largest)]
     parts += _unknown(estimate.unknown)
     if estimate.duplicates:
         wasted = sum(group.wasted for group in estimate.duplicates)
@@ -158,8 +158,8 @@ def _useful_sizes(rows: Sequence[tuple[Mapping[str, int], int]]) -> Table:
     return table
 
 
-def _spans(title: str, spans: Sequence[Span]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
+def _spans(spans: Sequence[Span]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=_NAME)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
