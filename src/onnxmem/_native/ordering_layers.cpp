@@ -4,8 +4,13 @@
 //
 // 1. If running a node, or a chain of nodes each made ready by the one before, fits under the cap and leaves no more
 //    alive than before (and did not on the way), some best order continues exactly so. (`advance`)
-// 2. If a state reached from a root R leaves no more alive than R, and no state with fewer nodes did, then some best
-//    order passes through it: everything else can be forgotten. (`commit`)
+// 2. If a state M reached from a root R leaves no more alive than R, and no more than any set between the two does, then
+//    some best order passes through it: everything else can be forgotten. (`commit`)
+//
+// Layers come by number of nodes, so the sets between R and M were all seen before M is, if they can be reached at all;
+// and the smallest of them can, because M can. Rule 1 spoils this by jumping ahead, perhaps over M: a state is committed
+// to only if it leaves no more alive than any state did from which a jump began (`floor_`), and if all such jumps that
+// are possible from a set inside it would end inside it, which is so if no chain can be added to it.
 //
 // Moving nodes forward may take from another node the chance to work in place, by making somebody else the last reader
 // of its input. It does no harm: the input is then freed that much earlier (or was not to be freed at all), so the same
@@ -45,7 +50,8 @@ namespace {
 
 constexpr std::size_t kMemory = std::size_t{384} << 20;  // bytes of states kept at once
 constexpr std::size_t kTrail = std::size_t{1} << 24;     // steps remembered for telling the order at the end
-constexpr int kChain = 48;                               // how far a chain is followed for rule 1
+constexpr std::size_t kChain = 48;                               // how far a chain is followed for rule 1
+constexpr int kVisits = 4096;                            // how many steps of branching chains are tried for rule 2
 
 struct Key {  // a set of nodes as 128 random bits: two sets that meet in one are not to be expected in any lifetime
   std::uint64_t high = 0, low = 0;
@@ -96,6 +102,7 @@ class Layers {
       if (before(node).empty()) ready(root).set(node);
     advance(root);
     root_live_ = root.live, root_count_ = root.count;
+    floor_ = kUnlimited;
     waiting_[root.count].push_back(root);
     for (int layer = root.count; layer <= graph_.nodes; ++layer) {
       if (!waiting_[graph_.nodes].empty()) return {Verdict::found, told(waiting_[graph_.nodes][0]), 0};
@@ -217,62 +224,84 @@ class Layers {
     return false;
   }
 
-  // Rule 1, as often as it applies.
-  void advance(State& state) {
-    if (!simple_glue_) return;
+  // Rule 1, as often as it applies. `branching` also tries chains where several nodes could come next.
+  bool advance(State& state, bool branching = false) {
+    if (!simple_glue_) return false;
+    const int before = state.count;
     for (bool moved = true; moved && !any_glued(state);) {
       moved = false;
-      each_ready(state, [&](int node) { return moved = try_chain(state, node); });
+      each_ready(state, [&](int node) {
+        chain_.clear();
+        enabled_.clear();
+        return moved = follow(state, node, state.live, 0, branching);
+      });
+      if (!moved) break;
+      floor_ = std::min(floor_, state.live);
+      for (const auto& [node, live] : chain_) {
+        trail_.emplace_back(state.trail, node);
+        state.trail = static_cast<int>(trail_.size()) - 1;
+        state.key = state.key ^ keys_[node];
+        ++state.count;
+      }
+      state.live = chain_.back().second;
     }
+    return state.count > before;
   }
 
-  bool try_chain(State& state, int node) {
-    chain_.clear();
-    enabled_.clear();
-    Bytes live = state.live;
-    for (bool safe = false; !safe;) {
-      const Effect effect = step(state, node, live);
-      if (!fits(effect.during) || chain_.size() >= kChain) break;
-      chain_.emplace_back(node, effect.after);
-      live = effect.after;
-      enable(state, node);
-      // What became ready and has not run yet: a glued node goes next, otherwise there must be just one.
-      int candidates = 0, next = -1, urgent = -1;
-      for (int other : enabled_) {
-        if (done(state).has(other)) continue;
-        ++candidates, next = other;
-        if (graph_.glued[other]) urgent = other;
-      }
-      safe = urgent < 0 && live <= state.live;
-      if (!safe && urgent < 0 && candidates != 1) break;
-      if (safe) {
-        for (const auto& [ran, after] : chain_) {
-          trail_.emplace_back(state.trail, ran);
-          state.trail = static_cast<int>(trail_.size()) - 1;
-          state.key = state.key ^ keys_[ran];
-          ++state.count;
-        }
-        state.live = live;
-        return true;
-      }
-      node = urgent >= 0 ? urgent : next;
+  // Runs `node` and on from there until no more is alive than in `state`; undoes it if that does not happen. What can
+  // come next was made ready since `enabled_` had `since` entries: by the last node, or by nodes glued to it.
+  bool follow(State& state, int node, Bytes live, std::size_t since, bool branching) {
+    if (branching && ++visits_ > kVisits) return false;
+    const Effect effect = step(state, node, live);
+    if (!fits(effect.during) || chain_.size() >= kChain) return false;
+    const std::size_t mark = enabled_.size();
+    chain_.emplace_back(node, effect.after);
+    enable(state, node);
+
+    const std::size_t end = enabled_.size();
+    int candidates = 0, urgent = -1;
+    for (std::size_t k = since; k < end; ++k) {
+      if (done(state).has(enabled_[k])) continue;
+      ++candidates;
+      if (graph_.glued[enabled_[k]]) urgent = enabled_[k];
     }
-    for (int other : enabled_) ready(state).clear(other);
-    for (const auto& [ran, after] : chain_) done(state).clear(ran);
-    if (!chain_.empty()) ready(state).set(chain_.front().first);
+    if (urgent >= 0) {
+      if (follow(state, urgent, effect.after, since, branching)) return true;
+    } else {
+      if (effect.after <= state.live) return true;
+      if (candidates == 1 || branching)
+        for (std::size_t k = since; k < end; ++k)
+          if (const int next = enabled_[k]; !done(state).has(next))
+            if (follow(state, next, effect.after, end, branching)) return true;
+    }
+    for (std::size_t k = mark; k < end; ++k) ready(state).clear(enabled_[k]);
+    enabled_.resize(mark);
+    done(state).clear(node);
+    ready(state).set(node);
+    chain_.pop_back();
     return false;
   }
 
   // Rule 2.
   void commit() {
     if (!simple_glue_) return;
-    const State* chosen = nullptr;
-    for (const State& state : layer_)
-      if (state.count > root_count_ && state.live <= root_live_ && (!chosen || state.live < chosen->live) &&
-          !any_glued(state))
-        chosen = &state;
-    if (!chosen) return;
-    const State kept = *chosen;
+    int chosen = -1;
+    for (int k = 0; k < static_cast<int>(layer_.size());) {
+      State& state = layer_[k];
+      const bool low = state.count > root_count_ && state.live <= std::min(root_live_, floor_) && !any_glued(state);
+      visits_ = 0;
+      if (low && advance(state, true)) {
+        waiting_[state.count].push_back(state);
+        state = layer_.back();
+        layer_.pop_back();
+        continue;
+      }
+      if (low && visits_ > kVisits) floor_ = std::min(floor_, state.live);  // not known to be closed: it stays a state
+      else if (low && (chosen < 0 || state.live < layer_[chosen].live)) chosen = k;
+      ++k;
+    }
+    if (chosen < 0 || layer_[chosen].live > floor_) return;
+    const State kept = layer_[chosen];
     for (const State& state : layer_)
       if (state.slot != kept.slot) free_.push_back(state.slot);
     for (auto& states : waiting_) {
@@ -284,6 +313,7 @@ class Layers {
     layer_ = {kept};
     layer_[0].trail = -1;
     root_live_ = kept.live, root_count_ = kept.count;
+    floor_ = kUnlimited;
   }
 
   void expand() {
@@ -325,8 +355,8 @@ class Layers {
   std::vector<std::pair<int, int>> trail_;  // previous step, node
   std::vector<int> prefix_, enabled_;
   std::vector<std::pair<int, Bytes>> chain_;
-  Bytes root_live_ = 0, next_cap_ = kUnlimited;
-  int root_count_ = 0;
+  Bytes root_live_ = 0, floor_ = kUnlimited, next_cap_ = kUnlimited;
+  int root_count_ = 0, visits_ = 0;
   bool dropped_ = false, simple_glue_ = true;
 };
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,22 +65,37 @@ def order_and_place(
         raise missing_extra("ortools", "solvers") from error
     started = time.perf_counter()
     program = _Program(cp_model, workload, alignment, place)
-    program.suggest(seed, time_limit)
+    order, plan = program.suggest(seed, time_limit)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = time_limit
     solver.parameters.random_seed = seed % 2**31
     solver.parameters.num_workers = workers
+    # Its handler would replace Python's for the rest of the process, and the next Ctrl-C would kill it.
+    solver.parameters.catch_sigint_signal = False
     # OR-Tools 9.15 fails with an IndexError on models that have both symmetries and a hint.
     solver.parameters.symmetry_level = 0
-    status = solver.solve(program.model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    status = _solve(solver, program.model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        order = sorted(range(len(workload)), key=lambda node: solver.value(program.places[node]))
+        check_order(workload, order)
+        plan = _plan(program, solver, workload, order, alignment) if place else None
+    elif status != cp_model.UNKNOWN:  # unknown: the searches' answer is still one
         raise PlanError(f"the solver found no order and placement: {solver.status_name(status)}")
-    order = sorted(range(len(workload)), key=lambda node: solver.value(program.places[node]))
-    check_order(workload, order)
-    bound = math.ceil(solver.best_objective_bound) * program.unit
-    plan = _plan(program, solver, workload, order, alignment) if place else None
     most = plan.peak if plan else peak(workload, order)
-    return JointResult(order, plan, most, bound, time.perf_counter() - started)
+    bound = max(math.ceil(solver.best_objective_bound), 0) * program.unit
+    return JointResult(order, plan, most, min(bound, most), time.perf_counter() - started)
+
+
+def _solve(solver: Any, model: Any) -> Any:
+    """Run the solver beside the main thread, where Ctrl-C arrives; it then ends with the best so far."""
+    with ThreadPoolExecutor(1) as pool:
+        solving = pool.submit(solver.solve, model)
+        try:
+            while not solving.done():
+                wait([solving], timeout=0.1)
+        except KeyboardInterrupt:
+            solver.stop_search()
+        return solving.result()
 
 
 def _plan(program: _Program, solver: Any, workload: Workload, order: list[int], alignment: int) -> Plan:
@@ -212,15 +228,14 @@ class _Program:
         length = self.model.new_int_var(1, max(count, 1), f"length {key}")
         return self.model.new_interval_var(start, length, end, f"life {key}")
 
-    def suggest(self, seed: int, time_limit: float) -> None:
+    def suggest(self, seed: int, time_limit: float) -> tuple[list[int], Plan | None]:
         """Start the solver from what the searches found, but not from what they proved: that is for it to confirm."""
         found = best_order(self.workload, seed=seed, time_limit=min(time_limit / 10, 5))
+        plan = solve(to_problem(self.workload, found.order, self.alignment)) if self.place else None
         for step, node in enumerate(found.order):
             self.model.add_hint(self.places[node], step)
-        if not self.place:
-            self.model.add_hint(self.peak, found.peak // self.unit)
-            return
-        plan = solve(to_problem(self.workload, found.order, self.alignment))
-        self.model.add_hint(self.peak, plan.peak // self.unit)
-        # Placing the order already found is always possible; a larger arena need not be looked at.
-        self.model.add(self.peak * self.unit <= plan.peak)
+        most = (plan.peak if plan else found.peak) // self.unit
+        self.model.add_hint(self.peak, most)
+        # That much is always enough; a larger arena need not be looked at.
+        self.model.add(self.peak <= most)
+        return found.order, plan

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+
 import pytest
 from hypothesis import given, settings
 
@@ -10,9 +15,10 @@ from onnxmem.plan.joint import order_and_place
 from onnxmem.plan.strategies import solve
 from onnxmem.plan.validate import validate
 from onnxmem.schedule.search import best_order
+from onnxmem.schedule.shapes import cells, nas_cells, random_dag, unet, workload_of
 from onnxmem.schedule.workload import Workload, obeys_glue, peak, to_problem
 
-from ..schedule.generators import cells, nas_cells, random_dag, unet, workload_of, workloads
+from ..schedule.generators import workloads
 
 pytest.importorskip("ortools")
 
@@ -47,6 +53,19 @@ def test_the_best_order_needs_no_larger_arena_than_the_program_proves(name: str)
     result = order_and_place(SMALL[name], alignment=64, workers=2, time_limit=20)
     assert result.optimal
     assert result.peak <= placed.peak
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_ctrl_c_ends_the_solver_with_the_best_so_far() -> None:
+    workload = random_dag(60, seed=1, reach=30)
+    timer = threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT])
+    started = time.perf_counter()
+    timer.start()
+    result = order_and_place(workload, time_limit=60, workers=1)
+    timer.cancel()
+    assert time.perf_counter() - started < 20
+    assert not result.optimal
+    assert result.proven_bound < result.peak
 
 
 def test_sizes_the_solver_cannot_add_up_are_refused() -> None:
