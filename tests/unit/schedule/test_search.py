@@ -99,8 +99,8 @@ def test_a_cap_is_met_or_proven_impossible(workload: Workload, cap: int, seed: i
 
 
 @settings(deadline=None, max_examples=300)
-@given(workloads(most=9), st.randoms(use_true_random=False))
-def test_native_counts_agree_with_python(workload: Workload, random: object) -> None:
+@given(workloads(most=9))
+def test_native_counts_agree_with_python(workload: Workload) -> None:
     graph = native_graph(workload)
     assert from_wide(ordering.node_bound(graph)) <= least_peak(workload)
     for order in islice(all_orders(replace(workload, glued=())), 10):
@@ -159,6 +159,21 @@ def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
     assert result.interrupted
     assert time.perf_counter() - started < 5
     check_order(HARD, result.order)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_what_another_signal_handler_raises_is_not_swallowed() -> None:
+    def refuse(number: int, frame: object) -> None:
+        raise TimeoutError("alarm")
+
+    previous = signal.signal(signal.SIGALRM, refuse)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(TimeoutError):
+            best_order(HARD, time_limit=60)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def test_other_threads_run_during_a_search() -> None:
