@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "src" / "onnxmem" / "_native"
-FLAGS = ["-std=c++20", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{NATIVE}"]
+FLAGS = ["-std=c++20", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{NATIVE}"]
 
 
 def test_random_graphs_under_sanitizers(tmp_path: Path) -> None:
@@ -29,5 +29,5 @@ def test_random_graphs_under_sanitizers(tmp_path: Path) -> None:
     assert [process.wait() for process in compilers] == [0] * len(sources)
     objects = [tmp_path / f"{source.stem}.o" for source in sources]
     subprocess.run([compiler, *FLAGS, *objects, "-o", tmp_path / "fuzz"], check=True)
-    result = subprocess.run([tmp_path / "fuzz", "3000", "1"], check=False, capture_output=True, text=True, timeout=120)
+    result = subprocess.run([tmp_path / "fuzz", "1500", "1"], check=False, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr

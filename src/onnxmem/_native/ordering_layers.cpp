@@ -28,24 +28,6 @@
 
 namespace ordering {
 
-Budget::Budget(double seconds, std::function<bool()> interrupted)
-    : deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                   std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)))),
-      next_question_(Clock::now()),
-      interrupted_(std::move(interrupted)) {}
-
-bool Budget::over() {
-  if (over_ || --countdown_ > 0) return over_;
-  countdown_ = 64;
-  const auto now = Clock::now();
-  over_ = now >= deadline_;
-  if (!over_ && now >= next_question_ && interrupted_) {
-    over_ = interrupted_();
-    next_question_ = Clock::now() + std::chrono::milliseconds(20);
-  }
-  return over_;
-}
-
 namespace {
 
 constexpr std::size_t kMemory = std::size_t{384} << 20;  // bytes of states kept at once
@@ -86,6 +68,7 @@ class Layers {
       : graph_(graph), cap_(cap), width_(width), effort_(effort), budget_(budget), steps_(graph),
         words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1) {
     for (Key& key : keys_) key = {mix(seed), mix(seed)};
+    has_glue_ = std::count(graph.glued.begin(), graph.glued.end(), 1) > 0;
     for (int node = 0; node < graph.nodes; ++node)
       simple_glue_ = simple_glue_ && (!graph.glued[node] || (!Backward && graph.before[node].size() <= 1));
     most_slots_ = std::max<std::size_t>(kMemory / (2 * words_ * sizeof(std::uint64_t)), 16);
@@ -100,7 +83,8 @@ class Layers {
     std::memset(memory_.data() + root.slot * 2 * words_, 0, 2 * words_ * sizeof(std::uint64_t));
     for (int node = 0; node < graph_.nodes; ++node)
       if (before(node).empty()) ready(root).set(node);
-    advance(root);
+    open_all(root);
+    advance(root, root.live);
     root_live_ = root.live, root_count_ = root.count;
     floor_ = kUnlimited;
     waiting_[root.count].push_back(root);
@@ -169,7 +153,9 @@ class Layers {
       child.slot = take_slot();
       std::copy_n(done(layer_[row.parent]).words, 2 * words_, done(child).words);
       run(child, row.node, row.live);
-      advance(child);
+      open_.clear();
+      open_near(child, row.node);
+      advance(child, layer_[row.parent].live);
       if (child.count == layer) next.push_back(child);
       else waiting_[child.count].push_back(child);
     }
@@ -214,7 +200,7 @@ class Layers {
 
   bool any_glued(const State& state) {
     bool found = false;
-    each_ready(state, [&](int node) { return found = graph_.glued[node]; });
+    if (has_glue_) each_ready(state, [&](int node) { return found = graph_.glued[node]; });
     return found;
   }
 
@@ -224,18 +210,18 @@ class Layers {
     return false;
   }
 
-  // Rule 1, as often as it applies. `branching` also tries chains where several nodes could come next.
-  bool advance(State& state, bool branching = false) {
+  // Rule 1, as often as it applies, beginning with the nodes in `open_`. `branching` also tries chains where several
+  // nodes could come next.
+  bool advance(State& state, Bytes known, bool branching = false) {
     if (!simple_glue_) return false;
     const int before = state.count;
-    for (bool moved = true; moved && !any_glued(state);) {
-      moved = false;
-      each_ready(state, [&](int node) {
-        chain_.clear();
-        enabled_.clear();
-        return moved = follow(state, node, state.live, 0, branching);
-      });
-      if (!moved) break;
+    bool all = false;
+    while (!open_.empty() && !any_glued(state)) {
+      const int first = open_.back();
+      open_.pop_back();
+      chain_.clear();
+      enabled_.clear();
+      if (!ready(state).has(first) || !follow(state, first, state.live, 0, branching)) continue;
       floor_ = std::min(floor_, state.live);
       for (const auto& [node, live] : chain_) {
         trail_.emplace_back(state.trail, node);
@@ -244,8 +230,42 @@ class Layers {
         ++state.count;
       }
       state.live = chain_.back().second;
+      // With less alive than when the others were tried, they may fit now.
+      if (!all && state.live < known) all = true, known = state.live, open_all(state);
+      else for (const auto& [node, live] : chain_) open_near(state, node);
     }
     return state.count > before;
+  }
+
+  void open_all(const State& state) {
+    open_.clear();
+    each_ready(state, [&](int node) { return open_.push_back(node), false; });
+  }
+
+  // Which chains may go differently now that `node` has run? Those through nodes that read what it read, or that lead to
+  // the same nodes. Overlooking one would do no harm but cost states.
+  void open_near(const State& state, int node) {
+    for (int storage : graph_.reads[node])
+      for (int other : graph_.readers[storage]) open_head(state, other);
+    if constexpr (Backward)
+      for (int storage : graph_.writes[node])
+        for (int other : graph_.readers[storage]) open_head(state, other);
+    for (int follower : after(node)) {
+      if (ready(state).has(follower)) open_.push_back(follower);
+      else for (int other : before(follower)) open_head(state, other);
+    }
+  }
+
+  // Where a chain through `node` would begin: up from it as long as it waits for just one.
+  void open_head(const State& state, int node) {
+    for (std::size_t steps = 0; steps < kChain && !done(state).has(node); ++steps) {
+      if (ready(state).has(node)) return open_.push_back(node);
+      int waits = 0, last = -1;
+      for (int other : before(node))
+        if (!done(state).has(other)) ++waits, last = other;
+      if (waits != 1) return;
+      node = last;
+    }
   }
 
   // Runs `node` and on from there until no more is alive than in `state`; undoes it if that does not happen. What can
@@ -290,7 +310,8 @@ class Layers {
       State& state = layer_[k];
       const bool low = state.count > root_count_ && state.live <= std::min(root_live_, floor_) && !any_glued(state);
       visits_ = 0;
-      if (low && advance(state, true)) {
+      if (low) open_all(state);
+      if (low && advance(state, state.live, true)) {
         waiting_[state.count].push_back(state);
         state = layer_.back();
         layer_.pop_back();
@@ -353,11 +374,11 @@ class Layers {
   std::vector<State> layer_;
   std::vector<Row> rows_;
   std::vector<std::pair<int, int>> trail_;  // previous step, node
-  std::vector<int> prefix_, enabled_;
+  std::vector<int> prefix_, enabled_, open_;
   std::vector<std::pair<int, Bytes>> chain_;
   Bytes root_live_ = 0, floor_ = kUnlimited, next_cap_ = kUnlimited;
   int root_count_ = 0, visits_ = 0;
-  bool dropped_ = false, simple_glue_ = true;
+  bool dropped_ = false, has_glue_ = false, simple_glue_ = true;
 };
 
 }  // namespace

@@ -65,9 +65,9 @@ def order_and_place(
         raise missing_extra("ortools", "solvers") from error
     started = time.perf_counter()
     program = _Program(cp_model, workload, alignment, place)
-    order, plan = program.suggest(seed, time_limit)
+    order, plan, interrupted = program.suggest(seed, time_limit)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = time_limit
+    solver.parameters.max_time_in_seconds = 0 if interrupted else time_limit
     solver.parameters.random_seed = seed % 2**31
     solver.parameters.num_workers = workers
     # Its handler would replace Python's for the rest of the process, and the next Ctrl-C would kill it.
@@ -228,7 +228,7 @@ class _Program:
         length = self.model.new_int_var(1, max(count, 1), f"length {key}")
         return self.model.new_interval_var(start, length, end, f"life {key}")
 
-    def suggest(self, seed: int, time_limit: float) -> tuple[list[int], Plan | None]:
+    def suggest(self, seed: int, time_limit: float) -> tuple[list[int], Plan | None, bool]:
         """Start the solver from what the searches found, but not from what they proved: that is for it to confirm."""
         found = best_order(self.workload, seed=seed, time_limit=min(time_limit / 10, 5))
         plan = solve(to_problem(self.workload, found.order, self.alignment)) if self.place else None
@@ -238,4 +238,4 @@ class _Program:
         self.model.add_hint(self.peak, most)
         # That much is always enough; a larger arena need not be looked at.
         self.model.add(self.peak <= most)
-        return found.order, plan
+        return found.order, plan, found.interrupted
