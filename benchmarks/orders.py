@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from onnxmem.schedule.search import best_order
-from onnxmem.schedule.shapes import as_operators, cells, chain, nas_cells, random_dag, randwire, series_parallel, unet
+from onnxmem.schedule.synthetic import as_operators, cells, chain, nas_cells, random_dag, randwire, series_parallel, unet
 from onnxmem.schedule.workload import Workload, dependencies, peak, settle
 
 SHAPES: dict[str, Callable[[], Workload]] = {

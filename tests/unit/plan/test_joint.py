@@ -13,7 +13,7 @@ from onnxmem.plan.joint import order_and_place
 from onnxmem.plan.strategies import solve
 from onnxmem.plan.validate import validate
 from onnxmem.schedule.search import best_order
-from onnxmem.schedule.shapes import cells, nas_cells, random_dag, unet, workload_of
+from onnxmem.schedule.synthetic import cells, nas_cells, random_dag, unet, workload_of
 from onnxmem.schedule.workload import Workload, obeys_glue, peak, to_problem
 
 from ..schedule.generators import run_and_interrupt, workloads
@@ -58,7 +58,7 @@ def test_ctrl_c_ends_the_solver_with_the_best_so_far() -> None:
     started = time.perf_counter()
     lines = run_and_interrupt(
         "from onnxmem.plan.joint import order_and_place\n"
-        "from onnxmem.schedule.shapes import random_dag\n"
+        "from onnxmem.schedule.synthetic import random_dag\n"
         "import ortools.sat.python.cp_model\n"
         "print('ready', flush=True)\n"
         "result = order_and_place(random_dag(80, seed=1, reach=30), time_limit=120, workers=1)\n"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from onnxmem.errors import OnnxmemError
-from onnxmem.schedule.shapes import chain
+from onnxmem.schedule.synthetic import chain
 from onnxmem.schedule.workload import (
     Storage,
     Workload,
