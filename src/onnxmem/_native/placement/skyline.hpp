@@ -1,23 +1,25 @@
 // Does a part fit into a given capacity? An exact search that builds the arena from the bottom up.
 //
 // Every section has a floor: nothing that is still to be placed can lie below it. A valley is a run of sections with
-// equal floors between higher neighbours. In the lowest spot of a valley exactly one of these is true of any plan
-// whose buffers cannot sink: one of the buffers that fit between the valley's walls lies on the floor of section s,
-// or nothing does and the floor of s rises to where something first could. These options exclude each other, so no
-// arrangement is visited twice, and any valley may be taken first: the search goes where there is least choice.
+// equal floors between higher neighbours. In a valley exactly one of these is true of any plan whose buffers cannot
+// sink: one of the buffers that fit between the valley's walls lies on the floor of its section s, or nothing does
+// and the floor of s rises to where something first could. These options exclude each other, so no arrangement is
+// visited twice, and any valley may be taken first: the search goes where there is least choice.
 //
 // What keeps it small:
-// - Release bound: in a section, the buffers that cannot begin below y must fit between y and the capacity, for all y.
+// - Release bound: in a section, the buffers that cannot begin below y must fit between y and the ceiling, for all y.
 // - Buffers that span all that is left of a part go to the top without loss, which then often falls apart into
-//   smaller parts; these are searched one after the other, and the failure of one is the failure of all.
+//   pieces; these are searched one after the other, and the failure of one is the failure of all.
+// - A failure names the decisions behind it (see Levels); the search returns to the last of them at once.
 // - A state (what is left, and the floors under it) that failed once is remembered and not searched again.
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <vector>
 
 #include "common.hpp"
 #include "instance.hpp"
+#include "levels.hpp"
 #include "memory.hpp"
 
 namespace onnxmem::placement {
@@ -49,74 +51,94 @@ class SkylineSearch {
   std::uint64_t nodes() const { return nodes_; }
 
  private:
-  struct Range {
-    std::size_t begin, end;  // into pool_
+  // What is left between two sections, below a ceiling; `begin` and `end` delimit its buffers in pool_.
+  struct Piece {
+    Index from, to;
+    std::size_t begin, end;
+    Int ceiling;
   };
   struct Option {
     double rank;
     Index buffer;
   };
   struct Mark {
-    std::size_t changes, placed;
+    std::size_t changes, reasons, placed;
   };
 
-  bool solve(Index from, Index to, Range buffers, Int ceiling);
-  bool solve_pieces(Index from, Index to, Range buffers, Int ceiling);
-  bool branch(Index from, Index to, Range buffers, Int ceiling);
-  bool try_rise(Index from, Index to, Range buffers, Int ceiling, Index section);
+  // Decisions (skyline_search.cpp). On failure, conflict_ holds decisions that suffice for it.
+  bool solve(Piece piece);
+  bool solve_apart(const Piece& whole);
+  bool branch(const Piece& piece);
+  bool try_options(const Piece& piece, Index section, const std::vector<Option>& options, Levels& conflict);
+  bool try_rise(const Piece& piece, Index section, Levels& conflict);
+  void look_ahead(const Piece& piece, Index section, std::vector<Option>& options, Levels& conflict);
 
-  Index choose_section(Index from, Index to, Range buffers, Int ceiling);
-  void collect_options(Index section, Range buffers, std::vector<Option>& options);
-  void look_ahead(Index from, Index to, Int ceiling, Int floor, std::vector<Option>& options);
-  Int next_floor(Index section) const;
-  Fingerprint fingerprint(Index from, Index to, Range buffers, Int ceiling) const;
+  // What to decide next, and in which order to try (skyline_choice.cpp).
   void rank_buffers();
+  Index choose_section(const Piece& piece);
+  double urgency(const Piece& piece, Index section, Index choices) const;
+  std::vector<Option> options_for(const Piece& piece, Index section);
+  Int next_floor(Index section) const;
+  Fingerprint fingerprint(const Piece& piece) const;
 
+  // State (skyline_state.cpp). False if some section can no longer be completed.
   bool place(Index buffer, Int offset, Int ceiling);
-  bool raise_floor(Index section, Int floor, Int ceiling);
+  bool raise_floor(Index section, Int floor, Int ceiling, const Levels& because);
   bool settle(Int ceiling);
-  void release_from(Index buffer, Int offset);
+  void sort_live(Index section);
+  void release_from(Index buffer, Int offset, Index cause);
   void put(Index buffer, Int offset);
   void touch(Index section);
   void forget_touched();
   void change(Int& value, Int to);
-  Mark mark() const { return {changes_.size(), placed_order_.size()}; }
+  void explain(Index section, const Levels& because);
+  Levels why_release_from(Index section, Int offset) const;
+  Levels why_floor(Index section) const;
+  Levels why_next_floor(Index section) const;
+  Mark mark() const { return {changes_.size(), reason_changes_.size(), placed_order_.size()}; }
   void undo(Mark mark);
 
-  bool covers(Index buffer, Index section) const {
-    return part_.first[static_cast<std::size_t>(buffer)] <= section &&
-           section < part_.last[static_cast<std::size_t>(buffer)];
-  }
+  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+  bool covers(Index b, Index section) const { return part_.first[at(b)] <= section && section < part_.last[at(b)]; }
+  const Levels& why_release(Index b) const { return reason_[static_cast<std::size_t>(cause_[at(b)])]; }
+  Int slack(const Piece& piece, Index s) const { return piece.ceiling - floor_[at(s)] - left_[at(s)]; }
 
   const Part& part_;
   const Int capacity_;
   Tactics tactics_;
   Random random_{0};
 
-  // The state. Every change to the first three goes through change(), so that undo() can take it back.
-  std::vector<Int> floor_;    // per section
-  std::vector<Int> left_;     // per section: sizes still to be placed
-  std::vector<Int> release_;  // per buffer: it cannot begin below this
-  std::vector<char> placed_;  // per buffer
-  std::vector<Int> offset_;   // per buffer, where placed
+  // The state. undo() takes back every change to it.
+  std::vector<Int> floor_;      // per section
+  std::vector<Int> left_;       // per section: sizes still to be placed
+  std::vector<Int> release_;    // per buffer: it cannot begin below this …
+  std::vector<Int> cause_;      // … because of the floor of this section
+  std::vector<Levels> reason_;  // per section: the decisions behind its floor
+  std::vector<char> placed_;    // per buffer
+  std::vector<Int> offset_;     // per buffer, where placed
   std::vector<std::pair<Int*, Int>> changes_;
+  std::vector<std::pair<Index, Levels>> reason_changes_;
   std::vector<Index> placed_order_;
 
   // The structure.
-  std::vector<std::vector<Index>> live_;        // per section; kept sorted by falling release, placed ones last
+  std::vector<std::vector<Index>> live_;        // per section; by falling release, placed ones last
   std::vector<std::vector<Index>> neighbours_;  // per buffer: those that share a section with it
 
-  // What was learned, and scratch space.
+  // What was learned.
   FailedStates failed_;
   std::vector<double> failures_;  // per section
   Index last_failure_ = -1;
+  Levels conflict_;  // after a failure: decisions that suffice for it
+  Levels context_;   // the decisions behind the current ceiling
+
+  // Scratch space, and when to stop.
   std::vector<double> rank_;  // per buffer
   std::vector<Index> pool_;   // lists of buffers, one after the other, as a stack
   std::vector<Index> touched_;
   std::vector<char> is_touched_;
-  std::vector<Index> choices_;  // per section
-  std::vector<char> in_valley_;
-  std::vector<Int> slack_;
+  std::vector<Index> choices_;   // per section
+  std::vector<char> in_valley_;  // per section
+  std::vector<Int> slack_;       // per section
   std::uint64_t nodes_ = 0, node_limit_ = 0;
   std::size_t depth_ = 0;
   const std::function<bool()>* stop_ = nullptr;
