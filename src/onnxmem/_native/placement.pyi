@@ -28,6 +28,9 @@ def search(
 ) -> tuple[Literal["fits", "impossible", "unknown"], _Column | None, bool]:
     """Does it fit? The verdict, offsets if it does, and whether Ctrl-C was pressed."""
 
+def largest_part(lowers: _Column, uppers: _Column, sizes: _Column) -> int:
+    """How many buffers the largest independent part has."""
+
 class Reduced(TypedDict):
     unit: int
     parts: list[list[tuple[int, int, int, int]]]

@@ -78,11 +78,8 @@ class Indexed {
   Int place(Int lower, Int upper, Int size, bool best_fit) {
     overlapping_.clear();
     tree_.collect(lower, upper, overlapping_);
-    std::sort(overlapping_.begin(), overlapping_.end(),
-              [](const Taken& a, const Taken& b) { return a.offset < b.offset; });
     GapFinder finder(size, best_fit);
-    for (const Taken& row : overlapping_)
-      if (finder.pass(row.offset, row.end)) break;
+    walk_by_offset(overlapping_, finder);
     const Int offset = finder.answer();
     tree_.insert(lower, upper, {offset, offset + size});
     return offset;
@@ -107,6 +104,18 @@ std::optional<std::vector<Int>> run(Placed placed, const Columns& columns, const
 }
 
 }  // namespace
+
+void walk_by_offset(std::vector<Taken>& taken, GapFinder& finder) {
+  const auto lower = [](const Taken& a, const Taken& b) { return a.offset < b.offset; };
+  std::ptrdiff_t chunk = 64;
+  for (auto begin = taken.begin(); begin != taken.end(); chunk *= 2) {
+    const auto end = taken.end() - begin > chunk ? begin + chunk : taken.end();
+    if (end != taken.end()) std::nth_element(begin, end, taken.end(), lower);
+    std::sort(begin, end, lower);
+    for (; begin != end; ++begin)
+      if (finder.pass(begin->offset, begin->end)) return;
+  }
+}
 
 std::optional<std::vector<Int>> place_in_order(const Columns& columns, const Int* order, bool best_fit, Watch& watch) {
   check_permutation(order, columns.count);

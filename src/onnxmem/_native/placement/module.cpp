@@ -120,6 +120,14 @@ nb::tuple search(Column lowers, Column uppers, Column sizes, Int capacity, doubl
                         watch.interrupted());
 }
 
+std::size_t largest_part(Column lowers, Column uppers, Column sizes) {
+  const Columns columns = columns_of(lowers, uppers, sizes);
+  const nb::gil_scoped_release unlocked;
+  std::size_t largest = 0;
+  for (const Part& part : reduce(columns).parts) largest = std::max(largest, part.count());
+  return largest;
+}
+
 nb::dict summary(Column lowers, Column uppers, Column sizes) {
   const Columns columns = columns_of(lowers, uppers, sizes);
   Instance instance;
@@ -149,6 +157,7 @@ NB_MODULE(placement, module) {
              nb::arg("order"), nb::arg("best_fit"), nb::arg("seconds"));
   module.def("search", &pl::search, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"), nb::arg("capacity"),
              nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"));
+  module.def("largest_part", &pl::largest_part, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.def("reduce", &pl::summary, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.attr("MOST_FOR_SEARCH") = pl::kMostForSearch;
 }

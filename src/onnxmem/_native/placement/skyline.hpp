@@ -85,6 +85,7 @@ class SkylineSearch {
   bool place(Index buffer, Int offset, Int ceiling);
   bool raise_floor(Index section, Int floor, Int ceiling, const Levels& because);
   bool settle(Int ceiling);
+  bool bound_holds(Index section, Int ceiling);
   void sort_live(Index section);
   void release_from(Index buffer, Int offset, Index cause);
   void put(Index buffer, Int offset);
@@ -121,7 +122,7 @@ class SkylineSearch {
   std::vector<Index> placed_order_;
 
   // The structure.
-  std::vector<std::vector<Index>> live_;        // per section; by falling release, placed ones last
+  std::vector<std::vector<Index>> live_;        // per section, in no order that matters
   std::vector<std::vector<Index>> neighbours_;  // per buffer: those that share a section with it
 
   // What was learned.

@@ -64,7 +64,7 @@ double SkylineSearch::urgency(const Piece& piece, Index section, Index choices) 
     case SectionRule::kFullest: score = 1e-3 * options - static_cast<double>(left_[at(section)]); break;
   }
   // Where the search failed last, it probably fails again: better soon than after deciding everything else.
-  return section == last_failure_ ? score * 0.5 : score;
+  return section == last_failure_ ? score * 0.1 : score;
 }
 
 std::vector<SkylineSearch::Option> SkylineSearch::options_for(const Piece& piece, Index section) {

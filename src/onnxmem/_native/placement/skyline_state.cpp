@@ -127,15 +127,15 @@ void SkylineSearch::sort_live(Index section) {
 // The release bound in every section where something changed. It also lifts floors that nothing can rest on.
 bool SkylineSearch::settle(Int ceiling) {
   for (const Index s : touched_) {
-    sort_live(s);
-    Int above = 0, lowest = -1;
+    Int lowest = kLargest, highest = -1;
     for (const Index b : live_[at(s)]) {
-      if (placed_[at(b)]) break;
-      above += part_.size[at(b)];  // at most the section's sum
-      lowest = release_[at(b)];
-      if (above <= ceiling - lowest) continue;
-      conflict_ = why_release_from(s, lowest);
-      conflict_ |= context_;
+      if (placed_[at(b)]) continue;
+      lowest = std::min(lowest, release_[at(b)]);
+      highest = std::max(highest, release_[at(b)]);
+    }
+    if (highest < 0) continue;
+    // With room for all of them above the highest release there is nothing to sort out.
+    if (left_[at(s)] > ceiling - highest && !bound_holds(s, ceiling)) {
       failures_[at(s)] += 1;
       last_failure_ = s;
       forget_touched();
@@ -149,13 +149,25 @@ bool SkylineSearch::settle(Int ceiling) {
   return true;
 }
 
+bool SkylineSearch::bound_holds(Index section, Int ceiling) {
+  sort_live(section);
+  Int above = 0;
+  for (const Index b : live_[at(section)]) {
+    if (placed_[at(b)]) break;
+    above += part_.size[at(b)];  // at most the section's sum
+    if (above <= ceiling - release_[at(b)]) continue;
+    conflict_ = why_release_from(section, release_[at(b)]);
+    conflict_ |= context_;
+    return false;
+  }
+  return true;
+}
+
 // Why the buffers of a section that cannot begin below `offset` cannot.
 Levels SkylineSearch::why_release_from(Index section, Int offset) const {
   Levels because;
-  for (const Index b : live_[at(section)]) {
-    if (placed_[at(b)] || release_[at(b)] < offset) break;
-    because |= why_release(b);
-  }
+  for (const Index b : live_[at(section)])
+    if (!placed_[at(b)] && release_[at(b)] >= offset) because |= why_release(b);
   return because;
 }
 
