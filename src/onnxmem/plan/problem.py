@@ -75,8 +75,8 @@ class Problem:
         too_large = next((b for b in rows if max(abs(b.lower), abs(b.upper), abs(b.size)) > LARGEST), None)
         if too_large is not None:
             raise PlanError(f"buffer '{too_large.id}' has a number that does not fit into 64 bits")
-        columns = [np.array([row[k] for row in rows], dtype=np.int64) for k in (1, 2, 3)]
-        return cls(tuple(b.id for b in rows), *columns, alignment, capacity=capacity)
+        lowers, uppers, sizes = (np.array([row[k] for row in rows], dtype=np.int64) for k in (1, 2, 3))
+        return cls(tuple(b.id for b in rows), lowers, uppers, sizes, alignment, capacity=capacity)
 
     def __len__(self) -> int:
         return len(self.ids)

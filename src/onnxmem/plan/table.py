@@ -9,12 +9,23 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxmem.errors import PlanError
+from onnxmem.errors import PlanError, UsageError
 from onnxmem.files import write_text
 from onnxmem.plan.plan import Plan
 from onnxmem.plan.problem import LARGEST, Buffer, Problem
 
 _HEADER = ["id", "lower", "upper", "size"]
+
+
+def is_table(path: Path) -> bool:
+    """Is this a CSV rather than a model? By its ending, or by its first line."""
+    if path.suffix.lower() == ".csv":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(128).lstrip(b"\xef\xbb\xbf").startswith(b"id,")
+    except OSError:
+        return False  # whoever reads it as a model will say what is wrong
 
 
 def read_problem(path: Path, *, alignment: int = 1, capacity: int | None = None) -> Problem:
@@ -51,7 +62,7 @@ def _rows(path: Path, needed: list[str]) -> Iterator[tuple[Buffer, int]]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise PlanError(f"cannot read '{path}': {reason}") from error
+        raise UsageError(f"cannot read '{path}': {reason}") from error
     reader = csv.reader(lines)
     header = [name.strip() for name in next(reader, [])]
     if missing := [name for name in needed if name not in header]:

@@ -1,0 +1,1 @@
+"""Measurements that anyone can run again, and the models they are made on."""

@@ -1,0 +1,96 @@
+"""The options that several verbs share, spelled and explained once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from onnxmem.estimate import Question
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.", show_default=False)]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="INPUT=1x3x640x640", help="The shape of an input. May be repeated."),
+]
+Dims = Annotated[
+    list[str] | None, typer.Option("--dim", metavar="NAME=N", help="A number for a free dimension. May be repeated.")
+]
+Inputs = Annotated[Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Take the shapes of these arrays.")]
+View = Annotated[
+    str | None,
+    typer.Option(
+        metavar="raw|optimized",
+        help="The graph as in the file, or as ONNX Runtime would run it (the default, if it can load it).",
+        show_default=False,
+    ),
+]
+Level = Annotated[
+    str, typer.Option(metavar="LEVEL", help="Optimization level: disabled, basic, extended, layout or all.")
+]
+FixDims = Annotated[
+    bool,
+    typer.Option(
+        "--fix-dims",
+        help="Optimize for exactly these dimensions, as with free-dimension overrides in the session.",
+    ),
+]
+Order = Annotated[
+    str,
+    typer.Option(
+        metavar="ORDER",
+        help="Execution order: file, ort-default, ort-priority, depth-first, breadth-first, greedy or best.",
+    ),
+]
+Alias = Annotated[
+    bool, typer.Option("--alias/--no-alias", help="Let Reshape, Squeeze, Identity … share their input's memory.")
+]
+InPlace = Annotated[
+    bool, typer.Option("--in-place/--no-in-place", help="Let Relu, Softmax … overwrite an input nobody else needs.")
+]
+CountInputs = Annotated[bool, typer.Option("--count-inputs", help="Count the tensors that the caller feeds, too.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+TimeLimit = Annotated[
+    float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="How long searches may take.")
+]
+
+
+def question(
+    shapes: list[str] | None,
+    dims: list[str] | None,
+    inputs: Path | None,
+    *,
+    view: str | None,
+    level: str,
+    fix_dims: bool,
+    order: str,
+    alias: bool,
+    in_place: bool,
+    count_inputs: bool,
+    alignment: int | None,
+    time_limit: float,
+) -> Question:
+    """The options as the library's question."""
+    from onnxmem.errors import UsageError  # noqa: PLC0415
+    from onnxmem.estimate import ALIGNMENT, Question  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape, read_feed_shapes  # noqa: PLC0415
+    from onnxmem.schedule.orders import check_order_name  # noqa: PLC0415
+    from onnxmem.schedule.storages import Rules  # noqa: PLC0415
+
+    check_order_name(order)
+    if alignment is not None and alignment < 1:
+        raise UsageError(f"alignment must be at least 1, not {alignment}")
+    fed = read_feed_shapes(inputs) if inputs else {}
+    return Question(
+        shapes={**fed, **dict(parse_shape(text) for text in shapes or [])},
+        dims=dict(parse_dim(text) for text in dims or []),
+        view=view,
+        level=level,
+        fix_dims=fix_dims,
+        order=order,
+        rules=Rules(alias=alias, in_place=in_place, inputs=count_inputs),
+        alignment=ALIGNMENT if alignment is None else alignment,
+        search_time_limit=time_limit,
+    )

@@ -1,0 +1,185 @@
+"""An ONNX file → a checked ModelProto, without its external weights in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+from onnxmem.errors import ExternalDataError, ModelError, UsageError
+
+_PROTOBUF_LIMIT = 2**31
+
+
+def load_proto(path: Path) -> ModelProto:
+    """Read, check and inline a model. External data stays in its files, which are only looked at."""
+    return check_proto(_parse(path), str(path), path.parent)
+
+
+def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
+    """The model with its local functions inlined, once nothing about it is wrong."""
+    if not model.graph.node:
+        raise ModelError(f"'{name}' has an empty graph: there is nothing to run")
+    check_structure(model.graph, set())
+    for tensor in all_tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            external_location(tensor, folder)
+    if model.functions:
+        # Local functions are calls; what runs, and takes memory, is their bodies.
+        from onnx import inliner  # noqa: PLC0415
+
+        model = inliner.inline_local_functions(model)
+    return model
+
+
+def _parse(path: Path) -> ModelProto:
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+            if head[4:8] == b"ORTM":
+                raise ModelError(
+                    f"'{path}' is in ORT format, which holds an already optimized graph",
+                    hint="give the .onnx file it was made from",
+                )
+            if head.startswith(b"version https://git-lfs"):
+                raise ModelError(f"'{path}' is a Git LFS pointer, not the model", hint="run: git lfs pull")
+            if path.stat().st_size >= _PROTOBUF_LIMIT:
+                raise ModelError(
+                    f"'{path}' is 2 GiB or more, which protobuf cannot hold",
+                    hint="models of this size keep their weights in external data files",
+                )
+            model = onnx.load_model_from_string(head + file.read())
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}': {error.strerror}") from error
+    except DecodeError as error:
+        raise ModelError(f"'{path}' is not an ONNX model, or it is truncated") from error
+    if not model.HasField("graph") or not model.ir_version:
+        raise ModelError(f"'{path}' is not an ONNX model")
+    return model
+
+
+def check_structure(graph: GraphProto, outer: set[str]) -> None:
+    """Every name is defined once and before it is needed, or at least without a cycle."""
+    where = f" in graph '{graph.name}'" if graph.name else ""
+    produced: dict[str, int] = {}
+    fed = {value.name for value in graph.input}
+    constants = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    if len(fed) != len(graph.input) or len(constants) != len(graph.initializer) + len(graph.sparse_initializer):
+        raise ModelError(f"an input or initializer name appears twice{where}")
+    for index, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            if name in produced or name in fed or name in constants:
+                raise ModelError(f"tensor '{name}' is defined twice{where}")
+            produced[name] = index
+    known = fed | constants | outer
+    for node in graph.node:
+        for name in node_reads(node):
+            if name not in known and name not in produced:
+                raise ModelError(f"node '{node.name or node.op_type}' needs '{name}', which nothing produces{where}")
+        for subgraph in subgraphs_of(node):
+            check_structure(subgraph, known | produced.keys())
+    for value in graph.output:
+        if value.name not in known and value.name not in produced:
+            raise ModelError(f"output '{value.name}' is produced by nothing{where}")
+    _check_acyclic(graph, produced, where)
+
+
+def _check_acyclic(graph: GraphProto, produced: dict[str, int], where: str) -> None:
+    waiting = [len({produced[n] for n in node_reads(node) if n in produced}) for node in graph.node]
+    readers: dict[int, set[int]] = {}
+    for index, node in enumerate(graph.node):
+        for name in node_reads(node):
+            if name in produced:
+                readers.setdefault(produced[name], set()).add(index)
+    ready = [index for index, count in enumerate(waiting) if count == 0]
+    done = 0
+    while ready:
+        done += 1
+        for reader in readers.get(ready.pop(), ()):
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                ready.append(reader)
+    if done < len(graph.node):
+        stuck = next(node for node, count in zip(graph.node, waiting, strict=True) if count > 0)
+        raise ModelError(f"the graph has a cycle through node '{stuck.name or stuck.op_type}'{where}")
+
+
+def subgraphs_of(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs inside a node, as in If, Loop and Scan."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def node_reads(node: NodeProto) -> Iterator[str]:
+    """The names a node needs from its own graph or those around it: inputs and its subgraphs' captures."""
+    yield from filter(None, node.input)
+    for graph in subgraphs_of(node):
+        yield from captured_names(graph)
+
+
+def captured_names(graph: GraphProto) -> Iterator[str]:
+    """The names a subgraph needs from outside itself, each once."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {tensor.values.name for tensor in graph.sparse_initializer}
+    own |= {name for node in graph.node for name in node.output}
+    needed = [name for node in graph.node for name in node_reads(node)] + [value.name for value in graph.output]
+    yield from dict.fromkeys(name for name in needed if name not in own)
+
+
+def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Every stored tensor of a model: initializers and attributes, in all graphs and functions."""
+    yield from graph_tensors(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            yield from _node_tensors(node)
+
+
+def graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every stored tensor of a graph and its subgraphs."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        yield from _node_tensors(node)
+
+
+def _node_tensors(node: NodeProto) -> Iterator[TensorProto]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.TENSOR:
+            yield attribute.t
+        yield from attribute.tensors
+    for graph in subgraphs_of(node):
+        yield from graph_tensors(graph)
+
+
+def external_location(tensor: TensorProto, folder: Path) -> tuple[Path, int, int | None]:
+    """File, offset and length of a tensor's external data, checked to exist and to lie inside the model's folder."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    path = folder / location
+    if not location or Path(location).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
+        raise ExternalDataError(
+            f"tensor '{tensor.name}' keeps its data in '{location}', outside the model's folder",
+            hint="onnxmem reads external data only from the folder of the model and below",
+        )
+    if not path.is_file():
+        raise ExternalDataError(
+            f"the external data file '{location}' of tensor '{tensor.name}' is missing",
+            hint=f"put it into '{folder}', beside the model",
+        )
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries["length"]) if "length" in entries else None
+    except ValueError as error:
+        raise ExternalDataError(f"tensor '{tensor.name}' has an external offset or length that is no number") from error
+    size = path.stat().st_size
+    if offset < 0 or (length is not None and length < 0) or offset + (length or 0) > size:
+        raise ExternalDataError(
+            f"the external data file '{location}' is truncated: tensor '{tensor.name}' ends at byte "
+            f"{offset + (length or 0)}, the file at {size}"
+        )
+    return path, offset, length

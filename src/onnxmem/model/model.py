@@ -1,0 +1,214 @@
+"""A model file, and the graphs that can be seen in it: as written, or as ONNX Runtime would run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from onnx import GraphProto, ModelProto, TypeProto
+
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.model.bindings import free_dimensions, input_shapes
+from onnxmem.model.dims import Dim, ceil_div, product, substitute, symbol, symbols_of
+from onnxmem.model.dtypes import bits, dtype_name
+from onnxmem.model.duplicates import Duplicates, find_duplicates
+from onnxmem.model.graph import Graph, Node, Tensor
+from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
+from onnxmem.model.optimize import LEVELS, node_numbers, optimize
+from onnxmem.model.shapes import Scope, TensorType, infer_shapes
+from onnxmem.model.weights import is_constant, read_weights
+from onnxmem.unknown import Unknown
+
+VIEWS = ("raw", "optimized")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An ONNX model whose weights stay on disk."""
+
+    name: str
+    proto: ModelProto
+    folder: Path
+    file_size: int
+    _cache: dict[object, ModelProto] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, path: Path | str) -> Model:
+        """Read and check a model file."""
+        path = Path(path)
+        proto = load_proto(path)
+        return cls(path.name, proto, path.parent, path.stat().st_size)
+
+    @classmethod
+    def of(cls, proto: ModelProto, name: str = "model") -> Model:
+        """A model that is in memory, without external data."""
+        return cls(name, check_proto(proto, name, Path()), Path(), proto.ByteSize())
+
+    @cached_property
+    def inputs(self) -> dict[str, tuple[Dim, ...] | None]:
+        """The inputs a caller feeds, with their symbolic shapes."""
+        return input_shapes(self.proto)
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The names of the model's free dimensions."""
+        return free_dimensions(self.inputs)
+
+    def duplicates(self) -> tuple[Duplicates, ...]:
+        """Weights stored more than once."""
+        return find_duplicates(self.proto, self.folder)
+
+    def graph(
+        self,
+        bindings: Mapping[str, int] | None = None,
+        *,
+        view: str | None = None,
+        level: str = "all",
+        fix_dims: bool = False,
+        numbered: bool = False,
+        time_limit: float = 20.0,
+    ) -> Graph:
+        """The graph with its shapes, for given numbers of the free dimensions; those without a number stay symbolic.
+
+        `view` is "raw" or "optimized"; by default optimized, or raw with a note if ONNX Runtime cannot load it.
+        `fix_dims` optimizes for just these dimensions, as ONNX Runtime does when they are overridden in the session.
+        `numbered` gives nodes ONNX Runtime's own numbers, which its priority-based order needs.
+        """
+        if view not in (None, *VIEWS):
+            raise UsageError(f"there is no view '{view}'", hint=f"known: {', '.join(VIEWS)}")
+        if level not in LEVELS:
+            raise UsageError(f"there is no optimization level '{level}'", hint=f"known: {', '.join(LEVELS)}")
+        bound = {name: shape for name, shape in self.inputs.items() if shape is not None}
+        shapes = {n: tuple(substitute(d, bindings or {}) for d in shape) for n, shape in bound.items()}
+        numbers = {n: shape for n, shape in _numeric(shapes).items() if fix_dims}
+        notes: list[str] = []
+        proto, seen = self.proto, "raw"
+        if view != "raw":
+            try:
+                proto, seen = self._optimized(level, numbers), f"optimized ({level})"
+            except ModelError as error:
+                if view == "optimized":
+                    raise
+                notes.append(f"{error}; this is the graph as in the file")
+        known = {name: (bindings or {}).get(name, symbol(name)) for name in self.dimensions}
+        scope, reasons = self._infer(proto, shapes, known, time_limit)
+        graph = _build(proto.graph, scope, reasons, self.folder if seen == "raw" else None)
+        if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
+            # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
+            graph = replace(graph, numbering="file")
+        # Old files list their weights as inputs too, and the list outlives the weights that the optimizer folds away.
+        graph = replace(
+            graph,
+            inputs=tuple(self.inputs),
+            tensors={n: t for n, t in graph.tensors.items() if n in self.inputs or n not in graph.inputs},
+        )
+        if numbered and seen != "raw":
+            numbered_as = node_numbers(self.proto, self.folder, level, numbers)
+            nodes = tuple(replace(node, index=_number(node, numbered_as)) for node in graph.nodes)
+            graph = replace(graph, nodes=nodes, numbering="runtime")
+        return replace(graph, view=seen, notes=tuple(notes))
+
+    def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+        key = (level, tuple(sorted(fixed.items())))
+        if key not in self._cache:
+            self._cache[key] = optimize(self.proto, self.folder, level, fixed)
+        return self._cache[key]
+
+    def _infer(
+        self, proto: ModelProto, shapes: Mapping[str, tuple[Dim, ...]], known: Mapping[str, Dim], time_limit: float
+    ) -> tuple[Scope, dict[str, str]]:
+        scope, reasons = infer_shapes(proto, shapes, known=known, time_limit=time_limit)
+        complete = all(_known(kind) for kind in scope.types.values())
+        if complete or len(_numeric(shapes)) < len(self.inputs):
+            return scope, reasons
+        # ONNX Runtime has schemas for its own operators that ONNX lacks: with numbers for all inputs, let it infer too.
+        try:
+            told = optimize(proto, self.folder, "disabled", _numeric(shapes))
+        except ModelError:
+            return scope, reasons
+        richer = ModelProto()
+        richer.CopyFrom(proto)
+        del richer.graph.value_info[:]
+        richer.graph.value_info.extend(told.graph.value_info)
+        return infer_shapes(richer, shapes, known=known, time_limit=time_limit)
+
+
+def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shapes in which nothing is symbolic."""
+    found = {}
+    for name, shape in shapes.items():
+        numbers = tuple(dim for dim in shape if isinstance(dim, int))
+        if len(numbers) == len(shape):
+            found[name] = numbers
+    return found
+
+
+def _outputs(graph: GraphProto) -> list[list[str]]:
+    return [list(node.output) for node in graph.node if not is_constant(node)]
+
+
+def _number(node: Node, numbers: Mapping[str, int]) -> int:
+    return numbers.get(next(filter(None, node.outputs), ""), node.index)
+
+
+def _known(kind: TensorType) -> bool:
+    return kind.shape is not None and not any(name.startswith("?") for dim in kind.shape for name in symbols_of(dim))
+
+
+def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: Path | None) -> Graph:
+    stored = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
+    inputs = tuple(value.name for value in proto.input if value.name not in stored)
+    told = {} if folder else {value.name: _runtime_shape(value.type) for value in proto.value_info}
+    nodes, tensors = [], {name: _tensor(name, scope.types.get(name), reasons) for name in inputs}
+    for index, node in enumerate(proto.node):
+        if is_constant(node):
+            continue
+        graphs = tuple(
+            _build(graph, scope.children.get((index, k), Scope(scope)), reasons, folder)
+            for k, graph in enumerate(subgraphs_of(node))
+        )
+        nodes.append(Node(index, node.name, node.op_type, node.domain, tuple(node.input), tuple(node.output), graphs))
+        for name in filter(None, node.output):
+            tensors[name] = replace(_tensor(name, scope.types.get(name), reasons), runtime_shape=told.get(name))
+    return Graph(
+        proto.name,
+        tuple(nodes),
+        inputs,
+        tuple(value.name for value in proto.output),
+        tensors,
+        read_weights(proto, folder),
+        captured=tuple(captured_names(proto)),
+        numbering="saved" if folder is None else "file",
+    )
+
+
+def _tensor(name: str, kind: TensorType | None, reasons: Mapping[str, str]) -> Tensor:
+    if kind is None:
+        return Tensor(name, "unknown", None, Unknown("its type is not known"))
+    dtype, width = dtype_name(kind.elem_type), bits(kind.elem_type)
+    if kind.shape is None:
+        return Tensor(name, dtype, None, Unknown(kind.reason or "its shape is not known"))
+    unknown = next((n for dim in kind.shape for n in sorted(symbols_of(dim)) if n.startswith("?")), None)
+    if unknown is not None:
+        return Tensor(name, dtype, kind.shape, Unknown(reasons[unknown]))
+    if any(isinstance(dim, int) and dim < 0 for dim in kind.shape):
+        return Tensor(
+            name, dtype, kind.shape, Unknown("a dimension is negative: the inputs are too small for the model")
+        )
+    if width is None:
+        what = "a string has no fixed size" if dtype == "string" else f"elements of type {dtype} have no known size"
+        return Tensor(name, dtype, kind.shape, Unknown(what))
+    return Tensor(name, dtype, kind.shape, ceil_div(product(kind.shape) * width, 8))
+
+
+def _runtime_shape(proto: TypeProto) -> tuple[int | str | None, ...] | None:
+    """A shape as ONNX Runtime saved it: numbers, names it knows to be equal, and None for what it cannot tell."""
+    if proto.WhichOneof("value") != "tensor_type":
+        return None
+    if not proto.tensor_type.HasField("shape"):
+        return (None,)
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in proto.tensor_type.shape.dim
+    )

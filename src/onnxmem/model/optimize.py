@@ -1,0 +1,175 @@
+"""What ONNX Runtime would run: its optimized graph, obtained from ONNX Runtime without running inference.
+
+The optimizer needs the graph and the small constants it folds; it does not need the large weights, only that they are
+constants of a certain shape. So it is given a *skeleton*: the model with every large float weight replaced by a slice
+of one sparse file of zeros. A model of many GiB is then optimized in milliseconds, with none of its weights read,
+mapped or written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import ModelProto, TensorProto, ValueInfoProto
+
+from onnxmem.errors import ModelError, RuntimeUnsupported
+from onnxmem.model.weights import constant_value, is_constant, tensor_bytes
+
+LEVELS = ("disabled", "basic", "extended", "layout", "all")
+
+# Below this, constants may be scalars or vectors that fusions look at; above, only their shape matters.
+_LARGEST_KEPT = 16 * 1024
+# Integer tables may be indices whose values decide shapes; they are kept up to here.
+_LARGEST_KEPT_INTEGERS = 4 * 1024 * 1024
+# The ORT format stores weights inside a flatbuffer, which ends at 2 GiB.
+_ORT_FORMAT_LIMIT = 2**31 - 2**24
+_FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
+_ZEROS = "zeros.bin"
+
+
+def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+    """The graph ONNX Runtime makes of `model` at `level`, its nodes in ONNX Runtime's default order.
+
+    `fixed` are input shapes to optimize for, as if they were in the model; without them its free dimensions stay free.
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        source, target = Path(temporary, "skeleton.onnx"), Path(temporary, "optimized.onnx")
+        write_skeleton(model, folder, source, fixed)
+        _run_optimizer(source, target, level)
+        return onnx.load_model(target, load_external_data=False)
+
+
+def node_numbers(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """ONNX Runtime's number for each node of the optimized graph, by the node's first output.
+
+    Its priority-based order breaks ties by these numbers, which only the ORT format keeps.
+    """
+    total = sum(tensor_bytes(tensor.data_type, tensor.dims) or 0 for tensor in model.graph.initializer)
+    if total > _ORT_FORMAT_LIMIT:
+        raise RuntimeUnsupported(
+            "ONNX Runtime's node numbers cannot be had for a model with 2 GiB of weights or more",
+            hint="choose another order, for example ort-default",
+        )
+    try:
+        from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs import InferenceSession  # noqa: PLC0415
+    except ImportError as error:
+        raise RuntimeUnsupported(f"this ONNX Runtime cannot read its own ORT format: {error}") from error
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        source, target = Path(temporary, "skeleton.onnx"), Path(temporary, "optimized.ort")
+        write_skeleton(model, folder, source, fixed)
+        _run_optimizer(source, target, level, ort_format=True)
+        content = InferenceSession.InferenceSession.GetRootAsInferenceSession(bytearray(target.read_bytes()), 0)
+    graph = content.Model().Graph()
+    nodes = (graph.Nodes(position) for position in range(graph.NodesLength()))
+    return {_first_output(node): node.Index() for node in nodes}
+
+
+def _first_output(node: Any) -> str:
+    outputs = (node.Outputs(position).decode() for position in range(node.OutputsLength()))
+    return next(filter(None, outputs), "")
+
+
+def _run_optimizer(source: Path, target: Path, level: str, *, ort_format: bool = False) -> None:
+    import onnxruntime as ort  # noqa: PLC0415
+
+    levels = ort.GraphOptimizationLevel
+    # ORT_ENABLE_LAYOUT came with 1.24; before, "all" was the level that changed layouts.
+    chosen = {
+        "disabled": levels.ORT_DISABLE_ALL,
+        "basic": levels.ORT_ENABLE_BASIC,
+        "extended": levels.ORT_ENABLE_EXTENDED,
+        "layout": getattr(levels, "ORT_ENABLE_LAYOUT", levels.ORT_ENABLE_ALL),
+        "all": levels.ORT_ENABLE_ALL,
+    }[level]
+    options = ort.SessionOptions()
+    options.graph_optimization_level = chosen
+    options.optimized_model_filepath = str(target)
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    # Neither the arena nor packed weights are of any use to a session that never runs.
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    if ort_format:
+        options.add_session_config_entry("session.save_model_format", "ORT")
+    try:
+        ort.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a dozen classes of its own
+        # A kernel that is missing is noticed only after the optimized graph has been written.
+        if not target.exists() or not target.stat().st_size:
+            message = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+            raise ModelError(
+                f"ONNX Runtime cannot load the model: {message[:300]}",
+                hint="--view raw looks at the file alone, without ONNX Runtime",
+            ) from error
+
+
+def write_skeleton(model: ModelProto, folder: Path, path: Path, fixed: Mapping[str, tuple[int, ...]]) -> None:
+    """Write `model` with its large weights as zeros, and with `fixed` input shapes in it."""
+    skeleton, largest = ModelProto(), 0
+    skeleton.CopyFrom(_without_tensors(model))
+    stored = list(model.graph.initializer)
+    # ONNX Runtime turns Constant nodes into initializers before anything else; doing it here lets large ones shrink.
+    for node in model.graph.node:
+        if not is_constant(node):
+            skeleton.graph.node.append(node)
+            continue
+        value = constant_value(node)
+        if isinstance(value, TensorProto):
+            named = TensorProto()
+            named.CopyFrom(value)
+            named.name = node.output[0]
+            stored.append(named)
+        else:
+            skeleton.graph.node.append(node)
+    for tensor in stored:
+        size = tensor_bytes(tensor.data_type, tensor.dims) or 0
+        limit = _LARGEST_KEPT if tensor.data_type in _FLOATS else _LARGEST_KEPT_INTEGERS
+        if size <= limit:
+            kept = skeleton.graph.initializer.add()
+            kept.CopyFrom(tensor)
+            if kept.data_location == TensorProto.EXTERNAL:
+                onnx.external_data_helper.load_external_data_for_tensor(kept, str(folder))
+                kept.data_location = TensorProto.DEFAULT
+                del kept.external_data[:]
+        else:
+            largest = max(largest, size)
+            skeleton.graph.initializer.append(_zeros(tensor, size))
+    # ONNX Runtime saves the shapes it inferred only of tensors that are listed; an empty entry is enough.
+    listed = {v.name for v in (*skeleton.graph.value_info, *skeleton.graph.output, *skeleton.graph.input)}
+    made = (name for node in skeleton.graph.node for name in node.output if name)
+    skeleton.graph.value_info.extend(ValueInfoProto(name=name) for name in made if name not in listed)
+    for value in skeleton.graph.input:
+        for dim, number in zip(value.type.tensor_type.shape.dim, fixed.get(value.name, ()), strict=False):
+            dim.dim_value = number
+    path.write_bytes(skeleton.SerializeToString())
+    with path.with_name(_ZEROS).open("wb") as zeros:
+        zeros.truncate(largest)
+
+
+def _without_tensors(model: ModelProto) -> ModelProto:
+    """A copy of everything but the main graph's nodes and initializers, which are the bulk of a model."""
+    shell = ModelProto()
+    for name in ("ir_version", "producer_name", "domain", "model_version"):
+        setattr(shell, name, getattr(model, name))
+    shell.opset_import.extend(model.opset_import)
+    shell.metadata_props.extend(model.metadata_props)
+    graph = model.graph
+    shell.graph.name = graph.name
+    shell.graph.input.extend(graph.input)
+    shell.graph.output.extend(graph.output)
+    shell.graph.value_info.extend(graph.value_info)
+    shell.graph.sparse_initializer.extend(graph.sparse_initializer)
+    shell.graph.quantization_annotation.extend(graph.quantization_annotation)
+    return shell
+
+
+def _zeros(tensor: TensorProto, size: int) -> TensorProto:
+    stand_in = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    stand_in.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", _ZEROS), ("offset", "0"), ("length", str(size))):
+        stand_in.external_data.add(key=key, value=value)
+    return stand_in

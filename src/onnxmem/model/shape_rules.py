@@ -1,0 +1,480 @@
+"""Output shapes where ONNX's own schemas stop: arithmetic on named dimensions, and ONNX Runtime's extra operators.
+
+Each rule gives the shapes of a node's outputs; a dimension it cannot tell is None. `shapes.py` asks ONNX first and
+takes from here only what is still missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from onnxmem.model.dims import Dim, ceil_div, certainly_at_least, floor_div, maximum, minimum, product, total
+from onnxmem.model.values import Undecided, Value, entries_of
+
+Shape: TypeAlias = "tuple[Dim | None, ...] | None"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node as a rule sees it."""
+
+    op_type: str
+    attributes: Mapping[str, Any]
+    shapes: Sequence[tuple[Dim, ...] | None]
+    values: Sequence[Value | None]
+    outputs: int
+    opset: int
+
+    def shape(self, position: int) -> tuple[Dim, ...]:
+        """The shape of an input; Undecided where it is not known."""
+        found = self.shapes[position] if position < len(self.shapes) else None
+        if found is None:
+            raise Undecided
+        return found
+
+    def has(self, position: int) -> bool:
+        """Is this optional input there?"""
+        return position < len(self.shapes) and self.shapes[position] is not None
+
+    def numbers(self, position: int, attribute: str = "") -> list[Any]:
+        """A list that newer operators take as an input and older ones as an attribute."""
+        if attribute in self.attributes:
+            return list(self.attributes[attribute])
+        if position >= len(self.values):
+            raise Undecided
+        return entries_of(self.values[position])
+
+
+Rule: TypeAlias = Callable[[Call], Sequence[Shape]]
+
+
+def infer(call: Call, domain: str) -> Sequence[Shape] | None:
+    """The shapes of a node's outputs as far as they follow from its inputs, or None."""
+    rule = _RULES.get(call.op_type) if domain == "" else _CONTRIB_RULES.get(call.op_type)
+    if rule is None:
+        return None
+    try:
+        return rule(call)
+    except (Undecided, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
+
+
+def _int(dim: Dim) -> int:
+    """A dimension that has to be a number here."""
+    if isinstance(dim, int):
+        return dim
+    raise Undecided
+
+
+def broadcast(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """NumPy's rule. Two unequal names must be equal or one of them 1 when it runs: the larger, either way."""
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(_broadcast_dim(dims) for dims in zip(*padded, strict=True))
+
+
+def _broadcast_dim(dims: Sequence[Dim]) -> Dim:
+    different = list(dict.fromkeys(dim for dim in dims if dim != 1))
+    fixed = [dim for dim in different if isinstance(dim, int)]
+    if len(fixed) > 1:
+        raise Undecided  # it will not run: ONNX has said so already, and its reason stands
+    if fixed:
+        return fixed[0]
+    return maximum(*different) if different else 1
+
+
+def _elementwise(call: Call) -> Sequence[Shape]:
+    return [broadcast(*(call.shape(i) for i in range(len(call.shapes))))]
+
+
+def _same(call: Call) -> Sequence[Shape]:
+    return [call.shape(0)] * call.outputs
+
+
+def _window(call: Call, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[Dim | None]:
+    """Output extents of a sliding window."""
+    attributes, rank = call.attributes, len(spatial)
+    strides = attributes.get("strides") or [1] * rank
+    dilations = attributes.get("dilations") or [1] * rank
+    pads = attributes.get("pads") or [0] * (2 * rank)
+    auto_pad = attributes.get("auto_pad", "NOTSET")
+    result: list[Dim | None] = []
+    for axis, extent in enumerate(spatial):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            result.append(ceil_div(extent, strides[axis]))
+            continue
+        before, after = (0, 0) if auto_pad == "VALID" else (pads[axis], pads[axis + rank])
+        room = extent + before + after - reach
+        if not attributes.get("ceil_mode", 0):
+            result.append(floor_div(room, strides[axis]) + 1)
+        elif reach >= strides[axis] + after:
+            result.append(ceil_div(room, strides[axis]) + 1)
+        else:
+            result.append(None)  # a last window beginning in the padding is dropped; whether there is one depends
+    return result
+
+
+def _conv(call: Call) -> Sequence[Shape]:
+    data, weight = call.shape(0), call.shape(1)
+    kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
+    return [(data[0], weight[0], *_window(call, data[2:], kernel))]
+
+
+def _qlinear_conv(call: Call) -> Sequence[Shape]:
+    data, weight = call.shape(0), call.shape(3)
+    kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
+    if call.attributes.get("channels_last"):
+        return [(data[0], *_window(call, data[1:-1], kernel), weight[0])]
+    return [(data[0], weight[0], *_window(call, data[2:], kernel))]
+
+
+def _pool(call: Call) -> Sequence[Shape]:
+    data = call.shape(0)
+    kernel = call.attributes["kernel_shape"]
+    if call.attributes.get("channels_last"):
+        return [(data[0], *_window(call, data[1:-1], kernel), data[-1])]
+    return [(*data[:2], *_window(call, data[2:], kernel))] * call.outputs
+
+
+def _global_pool(call: Call) -> Sequence[Shape]:
+    data = call.shape(0)
+    return [(*data[:2], *[1] * (len(data) - 2))]
+
+
+def _conv_transpose(call: Call) -> Sequence[Shape]:
+    data, weight, attributes = call.shape(0), call.shape(1), call.attributes
+    channels = weight[1] * attributes.get("group", 1)
+    if attributes.get("output_shape"):
+        return [(data[0], channels, *attributes["output_shape"][-(len(data) - 2) :])]
+    rank = len(data) - 2
+    kernel = attributes.get("kernel_shape") or weight[2:]
+    strides, dilations = attributes.get("strides") or [1] * rank, attributes.get("dilations") or [1] * rank
+    pads, extra = attributes.get("pads") or [0] * (2 * rank), attributes.get("output_padding") or [0] * rank
+    same = attributes.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+    spatial = [
+        data[2 + axis] * strides[axis]
+        if same
+        else (data[2 + axis] - 1) * strides[axis]
+        + extra[axis]
+        + (kernel[axis] - 1) * dilations[axis]
+        + 1
+        - pads[axis]
+        - pads[axis + rank]
+        for axis in range(rank)
+    ]
+    return [(data[0], channels, *spatial)]
+
+
+def _concat(call: Call) -> Sequence[Shape]:
+    shapes = [call.shape(i) for i in range(len(call.shapes))]
+    axis = call.attributes["axis"] % len(shapes[0])
+    joined = list(shapes[0])
+    joined[axis] = total(shape[axis] for shape in shapes)
+    for position in range(len(joined)):
+        if position != axis:
+            # All must agree when it runs; a number says more than a name.
+            joined[position] = next((s[position] for s in shapes if isinstance(s[position], int)), joined[position])
+    return [tuple(joined)]
+
+
+def _reshape(call: Call) -> Sequence[Shape]:
+    data, target = call.shape(0), call.numbers(1, "shape")
+    result: list[Dim] = []
+    for axis, extent in enumerate(target):
+        result.append(data[axis] if extent == 0 and not call.attributes.get("allowzero") else extent)
+    if -1 in result:
+        rest = product(dim for dim in result if dim != -1)
+        result[result.index(-1)] = 0 if rest == 0 else floor_div(product(data), rest)
+    return [tuple(result)]
+
+
+def _flatten(call: Call) -> Sequence[Shape]:
+    data, axis = call.shape(0), call.attributes.get("axis", 1)
+    return [(product(data[:axis]), product(data[axis:]))]
+
+
+def _slice(call: Call) -> Sequence[Shape]:
+    data = list(call.shape(0))
+    starts, ends = call.numbers(1, "starts"), call.numbers(2, "ends")
+    axes = call.numbers(3, "axes") if "axes" in call.attributes or call.has(3) else list(range(len(starts)))
+    steps = call.numbers(4) if call.has(4) else [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        position = _int(axis) % len(data)
+        data[position] = _slice_extent(data[position], start, end, _int(step))
+    return [tuple(data)]
+
+
+def _slice_extent(extent: Dim, start: Dim, end: Dim, step: int) -> Dim:
+    if step < 0:
+        # Walking backwards: positions counted from the last element, [extent-1 … 0].
+        first = extent - 1 if isinstance(start, int) and start >= _TO_THE_END else start
+        if isinstance(first, int) and first < 0:
+            first = extent + first
+        beyond = -1 if isinstance(end, int) and end <= -_TO_THE_END else end
+        if isinstance(beyond, int) and beyond < -1:
+            beyond = maximum(-1, extent + beyond)
+        elif end == -1:
+            beyond = extent - 1
+        return maximum(0, ceil_div(minimum(first, extent - 1) - beyond, -step))
+    return maximum(0, ceil_div(_clamped(end, extent) - _clamped(start, extent), step))
+
+
+# Exporters write "to the end" as some huge number; no dimension is that long.
+_TO_THE_END = 10**9
+
+
+def _clamped(position: Dim, extent: Dim) -> Dim:
+    if isinstance(position, int) and position >= _TO_THE_END:
+        return extent
+    if isinstance(position, int) and position < 0:
+        position = maximum(0, extent + position)
+    if certainly_at_least(extent, position):
+        return position
+    return minimum(position, extent)
+
+
+def _pad(call: Call) -> Sequence[Shape]:
+    data, pads = list(call.shape(0)), call.numbers(1, "pads")
+    axes = [_int(axis) for axis in call.numbers(3)] if call.has(3) else range(len(data))
+    for k, axis in enumerate(axes):
+        data[axis] = data[axis] + pads[k] + pads[k + len(pads) // 2]
+    return [tuple(data)]
+
+
+def _expand(call: Call) -> Sequence[Shape]:
+    return [broadcast(call.shape(0), tuple(call.numbers(1)))]
+
+
+def _tile(call: Call) -> Sequence[Shape]:
+    return [tuple(dim * times for dim, times in zip(call.shape(0), call.numbers(1), strict=True))]
+
+
+def _resize(call: Call) -> Sequence[Shape]:
+    data, upsample = call.shape(0), call.op_type == "Upsample"
+    sizes_at, scales_at = (9, 1) if upsample or call.opset < 11 else (3, 2)
+    axes = [axis % len(data) for axis in call.attributes.get("axes", range(len(data)))]
+    result: list[Dim | None] = list(data)
+    if call.has(sizes_at) and call.shape(sizes_at) != (0,):
+        if call.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+            raise Undecided
+        for axis, size in zip(axes, call.numbers(sizes_at), strict=True):
+            result[axis] = size
+        return [tuple(result)]
+    for axis, scale in zip(axes, call.numbers(scales_at, "scales"), strict=True):
+        result[axis] = _scaled(data[axis], scale)
+    return [tuple(result)]
+
+
+def _scaled(extent: Dim, scale: Any) -> Dim | None:
+    if isinstance(extent, int):
+        return int(extent * scale)
+    if float(scale).is_integer():
+        return extent * int(scale)
+    inverse = 1 / float(scale)
+    return floor_div(extent, int(inverse)) if inverse.is_integer() else None
+
+
+def _split(call: Call) -> Sequence[Shape]:
+    data, axis = list(call.shape(0)), call.attributes.get("axis", 0)
+    if "split" in call.attributes or call.has(1):
+        parts = call.numbers(1, "split")
+    else:
+        # All equal but the last, which gets what is left.
+        each = ceil_div(data[axis], call.outputs)
+        parts = [each] * (call.outputs - 1) + [data[axis] - each * (call.outputs - 1)]
+    return [(*data[: axis % len(data)], part, *data[axis % len(data) + 1 :]) for part in parts]
+
+
+def _constant_of_shape(call: Call) -> Sequence[Shape]:
+    return [tuple(call.numbers(0))]
+
+
+def _range(call: Call) -> Sequence[Shape]:
+    start, limit, delta = (call.numbers(position)[0] for position in range(3))
+    return [(maximum(0, ceil_div(limit - start, delta)),)]
+
+
+def _top_k(call: Call) -> Sequence[Shape]:
+    data, axis = list(call.shape(0)), call.attributes.get("axis", -1)
+    data[axis] = call.numbers(1)[0]
+    return [tuple(data)] * 2
+
+
+def _depth_to_space(call: Call) -> Sequence[Shape]:
+    (batch, depth, height, width), block = call.shape(0), call.attributes["blocksize"]
+    return [(batch, floor_div(depth, block * block), height * block, width * block)]
+
+
+def _space_to_depth(call: Call) -> Sequence[Shape]:
+    (batch, depth, height, width), block = call.shape(0), call.attributes["blocksize"]
+    return [(batch, depth * block * block, floor_div(height, block), floor_div(width, block))]
+
+
+def _stft(call: Call) -> Sequence[Shape]:
+    signal, step = call.shape(0), call.numbers(1)[0]
+    length = call.numbers(3)[0] if call.has(3) else call.shape(2)[0]
+    bins = floor_div(length, 2) + 1 if call.attributes.get("onesided", 1) else length
+    return [(signal[0], floor_div(signal[1] - length, step) + 1, bins, 2)]
+
+
+def matmul(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape of a NumPy matrix product."""
+    batch = broadcast(left[:-2], right[:-2]) if len(left) > 2 or len(right) > 2 else ()
+    return (*batch, *(left[-2:-1] if len(left) > 1 else ()), *(right[-1:] if len(right) > 1 else ()))
+
+
+def _matmul(call: Call) -> Sequence[Shape]:
+    return [matmul(call.shape(0), call.shape(1))]
+
+
+def _fused_matmul(call: Call) -> Sequence[Shape]:
+    left, right = call.shape(0), call.shape(1)
+    if call.attributes.get("transBatchA") or call.attributes.get("transBatchB"):
+        raise Undecided
+    if call.attributes.get("transA"):
+        left = (*left[:-2], left[-1], left[-2])
+    if call.attributes.get("transB"):
+        right = (*right[:-2], right[-1], right[-2])
+    return [matmul(left, right)]
+
+
+def _fused_gemm(call: Call) -> Sequence[Shape]:
+    left, right = call.shape(0), call.shape(3 if call.op_type == "QGemm" else 1)
+    return [(left[1 if call.attributes.get("transA") else 0], right[0 if call.attributes.get("transB") else 1])]
+
+
+def _matmul_nbits(call: Call) -> Sequence[Shape]:
+    return [(*call.shape(0)[:-1], call.attributes["N"])]
+
+
+def _layer_norm(call: Call) -> Sequence[Shape]:
+    data = call.shape(0)
+    axis = call.attributes.get("axis", -1) % len(data)
+    statistics = (*data[:axis], *[1] * (len(data) - axis))
+    return [data, statistics, statistics][: call.outputs]
+
+
+def _skip_layer_norm(call: Call) -> Sequence[Shape]:
+    data = call.shape(0)
+    statistics = (*data[:-1], 1)
+    return [data, statistics, statistics, data][: call.outputs]
+
+
+def _attention(call: Call) -> Sequence[Shape]:
+    batch, sequence = call.shape(0)[:2]
+    sizes = call.attributes.get("qkv_hidden_sizes")
+    hidden = sizes[2] if sizes else floor_div(call.shape(1)[1], 3)
+    return [(batch, sequence, hidden), *[None] * (call.outputs - 1)]
+
+
+def _multi_head_attention(call: Call) -> Sequence[Shape]:
+    query = call.shape(0)
+    if len(query) != 3:
+        raise Undecided
+    value = call.shape(2) if call.has(2) else query
+    return [(*query[:2], value[2] if len(value) == 3 else query[2]), *[None] * (call.outputs - 1)]
+
+
+def _embed_layer_norm(call: Call) -> Sequence[Shape]:
+    ids, hidden = call.shape(0), call.shape(2)[1]
+    return [(*ids, hidden), (ids[0],), (*ids, hidden)][: call.outputs]
+
+
+def _quantized_lstm(call: Call) -> Sequence[Shape]:
+    steps, batch = call.shape(0)[:2]
+    hidden, directions = call.attributes["hidden_size"], call.shape(1)[0]
+    state = (directions, batch, hidden)
+    return [(steps, directions, batch, hidden), state, state][: call.outputs]
+
+
+def _qlinear_elementwise(call: Call) -> Sequence[Shape]:
+    return [broadcast(call.shape(0), call.shape(3))]
+
+
+def _qlinear_concat(call: Call) -> Sequence[Shape]:
+    parts = [call.shape(i) for i in range(2, len(call.shapes), 3)]
+    axis = call.attributes["axis"] % len(parts[0])
+    return [(*parts[0][:axis], total(part[axis] for part in parts), *parts[0][axis + 1 :])]
+
+
+def _reorder_input(call: Call) -> Sequence[Shape]:
+    # ONNX Runtime reorders only whole blocks of channels, so their number does not change.
+    data = call.shape(0)
+    return [(data[0], data[-1], *data[1:-1]) if call.attributes.get("channels_last") else data]
+
+
+def _reorder_output(call: Call) -> Sequence[Shape]:
+    data, channels = call.shape(0), call.attributes["channels"]
+    if call.attributes.get("channels_last"):
+        return [(data[0], *data[2:], channels)]
+    return [(data[0], channels, *data[2:])]
+
+
+def _nchwc_upsample(call: Call) -> Sequence[Shape]:
+    return [tuple(dim * times for dim, times in zip(call.shape(0), call.attributes["scales"], strict=True))]
+
+
+_BROADCASTING = (
+    *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Max", "Min", "Mean", "Sum", "And", "Or", "Xor"),
+    *("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Where", "BitwiseAnd", "BitwiseOr"),
+    *("BitwiseXor", "BitShift"),
+)
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(_BROADCASTING, _elementwise),
+    "Conv": _conv,
+    "ConvInteger": _conv,
+    "QLinearConv": _qlinear_conv,
+    "MaxPool": _pool,
+    "AveragePool": _pool,
+    "LpPool": _pool,
+    "ConvTranspose": _conv_transpose,
+    "Concat": _concat,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Resize": _resize,
+    "Upsample": _resize,
+    "Split": _split,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "TopK": _top_k,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "STFT": _stft,
+    "MatMul": _matmul,
+    "Dropout": _same,
+    # ONNX Runtime puts these into graphs whose opset does not have them.
+    "LayerNormalization": _layer_norm,
+    "SimplifiedLayerNormalization": _layer_norm,
+}
+
+_CONTRIB_RULES: dict[str, Rule] = {
+    **dict.fromkeys(["Gelu", "FastGelu", "BiasGelu", "QuickGelu", "RotaryEmbedding"], _same),
+    **dict.fromkeys(["QLinearSigmoid", "QLinearLeakyRelu"], _same),
+    **dict.fromkeys(["QLinearSoftmax", "QuantizeLinear", "DequantizeLinear", "BiasAdd", "BiasSoftmax"], _same),
+    **dict.fromkeys(["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"], _skip_layer_norm),
+    **dict.fromkeys(["QLinearAdd", "QLinearMul"], _qlinear_elementwise),
+    **dict.fromkeys(["FusedGemm", "QGemm"], _fused_gemm),
+    **dict.fromkeys(["DynamicQuantizeMatMul", "MatMulInteger16", "MatMulIntegerToFloat"], _matmul),
+    **dict.fromkeys(["MaxPool", "AveragePool", "NhwcMaxPool", "QLinearAveragePool"], _pool),
+    **dict.fromkeys(["GlobalMaxPool", "GlobalAveragePool", "QLinearGlobalAveragePool"], _global_pool),
+    **dict.fromkeys(["Conv", "FusedConv"], _conv),
+    "QLinearConv": _qlinear_conv,
+    "QLinearConcat": _qlinear_concat,
+    "FusedMatMul": _fused_matmul,
+    "MatMulNBits": _matmul_nbits,
+    "Attention": _attention,
+    "MultiHeadAttention": _multi_head_attention,
+    "EmbedLayerNormalization": _embed_layer_norm,
+    "DynamicQuantizeLSTM": _quantized_lstm,
+    "ReorderInput": _reorder_input,
+    "ReorderOutput": _reorder_output,
+    "Upsample": _nchwc_upsample,
+}

@@ -1,0 +1,458 @@
+"""The shape of every tensor: ONNX's own schemas node by node, with named dimensions carried through them.
+
+For each node, in this order:
+  1. its value, if it is a small integer tensor computed from shapes (`values.py`);
+  2. ONNX's schema for the operator, with every dimension expression passed in under a made-up name;
+  3. our arithmetic for the dimensions that leaves open (`shape_rules.py`);
+  4. what the file declares;
+  5. Unknown, with the reason.
+A deadline bounds all of it: nodes not reached by then are Unknown, and say so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    defs,
+    helper,
+    numpy_helper,
+    shape_inference,
+)
+
+from onnxmem.model import shape_rules, values
+from onnxmem.model.dims import Dim, Expr, symbol
+from onnxmem.model.load import subgraphs_of
+from onnxmem.model.values import LARGEST_VALUE, Value
+from onnxmem.model.weights import constant_value, is_constant
+
+# ONNX 1.23 takes a one-sided STFT (the default) for a two-sided one, and doubles its size.
+_WRONG_IN_ONNX = {"STFT"}
+
+# Larger constants are data, not shapes: ONNX's schemas have no use for them.
+_LARGEST_INPUT_DATA = 1024
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type and shape; a shape of None, or a dimension named `?…`, is not known."""
+
+    elem_type: int
+    shape: tuple[Dim, ...] | None
+    reason: str = ""
+    """Why the shape is None."""
+
+
+@dataclass
+class Scope:
+    """What is known of the names of one graph; lookups go on in the graph around it."""
+
+    outer: Scope | None = None
+    types: dict[str, TensorType] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    children: dict[tuple[int, int], Scope] = field(default_factory=dict)
+    """Scopes of subgraphs, by (node, graph within the node)."""
+
+    def type_of(self, name: str) -> TensorType | None:
+        found = self.types.get(name)
+        return found or (self.outer.type_of(name) if self.outer else None)
+
+    def value_of(self, name: str) -> Value | None:
+        # A name of this graph hides the same name outside, known value or not.
+        if name in self.types or self.outer is None:
+            return self.values.get(name)
+        return self.outer.value_of(name)
+
+
+def infer_shapes(
+    model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, known: Mapping[str, Dim], time_limit: float
+) -> tuple[Scope, dict[str, str]]:
+    """Types of all names, and the reasons behind dimensions named `?…`.
+
+    `inputs` are the graph inputs' shapes; `known` says what the names of their dimensions stand for.
+    """
+    inference = _Inference(model, known, time.monotonic() + time_limit, time_limit)
+    scope = Scope()
+    for value in model.graph.input:
+        declared = inference.from_proto(value.type)
+        if declared.elem_type or value.name in inputs:
+            scope.types[value.name] = TensorType(declared.elem_type, inputs.get(value.name, declared.shape))
+        else:
+            scope.types[value.name] = declared
+    inference.infer_graph(model.graph, scope)
+    return scope, inference.reasons
+
+
+class _Inference:
+    """One run over a model."""
+
+    def __init__(self, model: ModelProto, known: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
+        self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
+        self.opset_protos = list(model.opset_import)
+        self.ir_version = model.ir_version
+        self.known = known
+        self.deadline = deadline
+        self.time_limit = time_limit
+        self.reasons: dict[str, str] = {}
+        self.schemas: dict[tuple[str, str], Any] = {}
+        self.name_of: dict[Expr, str] = {}
+        self.dim_of: dict[str, Dim] = {}
+
+    # Dimensions ↔ the names ONNX sees
+
+    def unknown(self, reason: str) -> Expr:
+        """A new dimension that nothing is known of but why."""
+        name = f"?{len(self.reasons)}"
+        self.reasons[name] = reason
+        return symbol(name)
+
+    def to_proto(self, kind: TensorType) -> TypeProto:
+        proto = TypeProto()
+        proto.tensor_type.elem_type = kind.elem_type
+        if kind.shape is not None:
+            shape = proto.tensor_type.shape
+            shape.SetInParent()  # a scalar has a shape too: the empty one
+            for dim in kind.shape:
+                entry = shape.dim.add()
+                if isinstance(dim, int):
+                    entry.dim_value = dim
+                else:
+                    entry.dim_param = self._name(dim)
+        return proto
+
+    def _name(self, dim: Expr) -> str:
+        name = self.name_of.get(dim)
+        if name is None:
+            name = self.name_of[dim] = f"d{len(self.name_of)}"
+            self.dim_of[name] = dim
+        return name
+
+    def from_proto(self, proto: TypeProto) -> TensorType:
+        """A declared type; dimensions it leaves open become unknown."""
+        which = proto.WhichOneof("value")
+        if which != "tensor_type":
+            kind = (which or "untyped value").removesuffix("_type").replace("_", " ")
+            return TensorType(0, None, f"a {kind} has no fixed size")
+        shape = self._declared_dims(proto)
+        if shape is None:
+            return TensorType(proto.tensor_type.elem_type, None, "the file does not say its rank")
+        dims = tuple(self.unknown("the file does not say it") if dim is None else dim for dim in shape)
+        return TensorType(proto.tensor_type.elem_type, dims)
+
+    def _declared_dims(self, proto: TypeProto) -> list[Dim | None] | None:
+        """What the file itself says of a shape; names count only if they are names of the inputs' dimensions."""
+        if not proto.tensor_type.HasField("shape"):
+            return None
+        return [
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self.known.get(dim.dim_param)
+            for dim in proto.tensor_type.shape.dim
+        ]
+
+    # Graphs
+
+    def infer_graph(self, graph: GraphProto, scope: Scope) -> None:
+        for tensor in graph.initializer:
+            self._constant(tensor.name, tensor, scope)
+        for sparse in graph.sparse_initializer:
+            scope.types[sparse.values.name] = TensorType(sparse.values.data_type, tuple(sparse.dims))
+        declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
+        for index in topological(graph):
+            node = graph.node[index]
+            if is_constant(node):
+                value = constant_value(node)
+                if isinstance(value, SparseTensorProto):
+                    scope.types[node.output[0]] = TensorType(value.values.data_type, tuple(value.dims))
+                else:
+                    self._constant(node.output[0], value, scope)
+            elif time.monotonic() > self.deadline:
+                self._give_up(node, scope, declared)
+            else:
+                self._infer_node(node, index, scope, declared)
+
+    def _constant(self, name: str, tensor: TensorProto, scope: Scope) -> None:
+        scope.types[name] = TensorType(tensor.data_type, tuple(tensor.dims))
+        count = int(np.prod(tensor.dims, dtype=object)) if tensor.dims else 1
+        small = count <= LARGEST_VALUE and tensor.data_type != TensorProto.STRING
+        # Long float constants are weights. Integers of any use to shapes are short, but lookup tables may not be.
+        if small and tensor.data_location != TensorProto.EXTERNAL and (count <= 64 or tensor.data_type in (6, 7)):
+            scope.values[name] = numpy_helper.to_array(tensor).astype(object)
+
+    def _give_up(self, node: NodeProto, scope: Scope, declared: Mapping[str, TypeProto]) -> None:
+        reason = f"shape inference ran out of its {self.time_limit:g} s"
+        for name in filter(None, node.output):
+            found = self.from_proto(declared[name]) if name in declared else TensorType(0, None)
+            scope.types[name] = found if found.shape is not None else TensorType(found.elem_type, None, reason)
+
+    def _infer_node(self, node: NodeProto, index: int, scope: Scope, declared: Mapping[str, TypeProto]) -> None:
+        attributes = {a.name: _attribute(a) for a in node.attribute}
+        if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop", "Scan"):
+            found = self._infer_control_flow(node, index, attributes, scope)
+        else:
+            found = self._infer_operator(node, attributes, scope)
+        for position, name in enumerate(node.output):
+            if name:
+                scope.types[name] = self._complete(node, found, position, declared.get(name))
+
+    def _complete(
+        self, node: NodeProto, found: Sequence[_Partial], position: int, declared: TypeProto | None
+    ) -> TensorType:
+        """What was inferred, gaps filled from what the file declares, and the rest marked unknown."""
+        partial = found[position] if position < len(found) else _Partial(0, None)
+        if declared is not None and declared.WhichOneof("value") == "tensor_type":
+            partial = partial.filled(self._declared_dims(declared), declared.tensor_type.elem_type)
+        elif declared is not None and declared.WhichOneof("value") and partial.shape is None:
+            return self.from_proto(declared)
+        operator = f"{node.op_type} '{node.name}'" if node.name else node.op_type
+        if partial.shape is None:
+            return TensorType(partial.elem_type, None, partial.reason or f"the shape of {operator} is not known")
+        reason = partial.reason or f"{operator} decides it from data"
+        dims = tuple(self.unknown(reason) if dim is None else dim for dim in partial.shape)
+        return TensorType(partial.elem_type, dims)
+
+    # Operators
+
+    def _infer_operator(self, node: NodeProto, attributes: Mapping[str, Any], scope: Scope) -> list[_Partial]:
+        types = [scope.type_of(name) if name else None for name in node.input]
+        inputs = [scope.value_of(name) if name else None for name in node.input]
+        shapes = [kind.shape if kind else None for kind in types]
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        opset = self.opsets.get(domain, 1)
+        if domain == "" and node.output[0]:
+            value = values.propagate(node.op_type, attributes, inputs, shapes, opset)
+            if value is not None:
+                scope.values[node.output[0]] = value
+        found = self._ask_onnx(node, domain, opset, scope)
+        if domain == "" and node.op_type in _WRONG_IN_ONNX:
+            found = [_Partial(partial.elem_type, None) for partial in found]
+        if len(found) < len(node.output) or any(not partial.complete for partial in found):
+            call = shape_rules.Call(node.op_type, attributes, shapes, inputs, len(node.output), opset)
+            ruled = shape_rules.infer(call, domain)
+            elem_type = types[0].elem_type if types and types[0] else 0
+            found += [_Partial(0, None)] * (len(node.output) - len(found))
+            if ruled:
+                missing = _output_type(node, elem_type)
+                found = [p.filled(ruled[k] if k < len(ruled) else None, missing) for k, p in enumerate(found)]
+        return found
+
+    def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[_Partial]:
+        key = (domain, node.op_type)
+        if key not in self.schemas:
+            try:
+                self.schemas[key] = defs.get_schema(node.op_type, opset, domain)
+            except defs.SchemaError:
+                self.schemas[key] = None
+        schema = self.schemas[key]
+        if schema is None:
+            return []
+        types, data = {}, {}
+        for name in filter(None, node.input):
+            kind = scope.type_of(name)
+            types[name] = self.to_proto(kind) if kind is not None and kind.elem_type else TypeProto()
+            value = scope.value_of(name)
+            if value is not None and value.size <= _LARGEST_INPUT_DATA and values.concrete(value) and kind is not None:
+                data[name] = _tensor(value, kind.elem_type)
+        try:
+            outputs = shape_inference.infer_node_outputs(
+                schema, node, types, data, opset_imports=self.opset_protos, ir_version=self.ir_version
+            )
+        except (shape_inference.InferenceError, RuntimeError, ValueError) as error:
+            return [_Partial(0, None, _one_line(error))] * len(node.output)
+        return [self._partial(outputs[name]) if name in outputs else _Partial(0, None) for name in node.output]
+
+    def _partial(self, proto: TypeProto) -> _Partial:
+        if proto.WhichOneof("value") != "tensor_type":
+            declared = self.from_proto(proto)
+            return _Partial(0, None, declared.reason)
+        if not proto.tensor_type.HasField("shape"):
+            return _Partial(proto.tensor_type.elem_type, None)
+        dims = [
+            dim.dim_value if dim.HasField("dim_value") else self.dim_of.get(dim.dim_param)
+            for dim in proto.tensor_type.shape.dim
+        ]
+        return _Partial(proto.tensor_type.elem_type, tuple(dims))
+
+    # If, Loop, Scan
+
+    def _infer_control_flow(
+        self, node: NodeProto, index: int, attributes: Mapping[str, Any], scope: Scope
+    ) -> list[_Partial]:
+        graphs = list(subgraphs_of(node))
+        if node.op_type == "If":
+            branches = [self._branch(graph, scope, {}) for graph in graphs]
+            scope.children.update({(index, k): branch for k, branch in enumerate(branches)})
+            results = [
+                [branch.type_of(value.name) for value in graph.output]
+                for graph, branch in zip(graphs, branches, strict=True)
+            ]
+            return [_either(pair, "the branches of If differ") for pair in zip(*results, strict=False)]
+        run = self._loop if node.op_type == "Loop" else self._scan
+        body, found = run(node, graphs[0], attributes, scope)
+        scope.children[index, 0] = body
+        return found
+
+    def _branch(self, graph: GraphProto, scope: Scope, inputs: Mapping[str, TensorType]) -> Scope:
+        inner = Scope(scope)
+        for value in graph.input:
+            inner.types[value.name] = inputs.get(value.name) or self.from_proto(value.type)
+        self.infer_graph(graph, inner)
+        return inner
+
+    def _loop(
+        self, node: NodeProto, body: GraphProto, _: Mapping[str, Any], scope: Scope
+    ) -> tuple[Scope, list[_Partial]]:
+        carried = [scope.type_of(name) for name in node.input[2:]]
+        count = len(carried)
+        inputs = {body.input[0].name: TensorType(TensorProto.INT64, ()), body.input[1].name: TensorType(9, ())}
+        for value, kind in zip(body.input[2:], carried, strict=False):
+            if kind is not None:
+                inputs[value.name] = kind
+        inner = self._branch(body, scope, inputs)
+        outputs = [inner.type_of(value.name) for value in body.output[1:]]
+        if any(a is not None and b is not None and a.shape != b.shape for a, b in zip(carried, outputs, strict=False)):
+            # A carried value that changes shape has no one shape: go through the body again without assuming one.
+            for value, before, after in zip(body.input[2:], carried, outputs, strict=False):
+                merged = _either([before, after], "it changes from one iteration to the next")
+                inputs[value.name] = self._settle(merged)
+            inner = self._branch(body, scope, inputs)
+            outputs = [inner.type_of(value.name) for value in body.output[1:]]
+        trips = scope.value_of(node.input[0]) if node.input and node.input[0] else None
+        # A count is the number of iterations only if nothing can end the loop early.
+        certain = trips is not None and len(node.input) > 1 and not node.input[1]
+        length: Dim | None = trips.item(0) if certain and trips is not None else None
+        reason = "the number of iterations is not known"
+        found = [_partial_of(kind) for kind in outputs[:count]]
+        found += [
+            _Partial(kind.elem_type, None if kind.shape is None else (length, *kind.shape), reason)
+            if kind
+            else _Partial(0, None, reason)
+            for kind in outputs[count:]
+        ]
+        return inner, found
+
+    def _scan(
+        self, node: NodeProto, body: GraphProto, attributes: Mapping[str, Any], scope: Scope
+    ) -> tuple[Scope, list[_Partial]]:
+        scanned = attributes["num_scan_inputs"]
+        states = len(node.input) - scanned
+        axes = attributes.get("scan_input_axes") or [0] * scanned
+        inputs, length = {}, None
+        for position, (value, name) in enumerate(zip(body.input, node.input, strict=False)):
+            kind = scope.type_of(name)
+            if kind is not None and position >= states and kind.shape is not None:
+                axis = axes[position - states] % len(kind.shape)
+                length = kind.shape[axis]
+                kind = TensorType(kind.elem_type, (*kind.shape[:axis], *kind.shape[axis + 1 :]))
+            if kind is not None:
+                inputs[value.name] = kind
+        inner = self._branch(body, scope, inputs)
+        outputs = [inner.type_of(value.name) for value in body.output]
+        out_axes = attributes.get("scan_output_axes") or [0] * (len(outputs) - states)
+        found = [_partial_of(kind) for kind in outputs[:states]]
+        for kind, axis in zip(outputs[states:], out_axes, strict=False):
+            if kind is None or kind.shape is None:
+                found.append(_Partial(kind.elem_type if kind else 0, None))
+            else:
+                at = axis % (len(kind.shape) + 1)
+                found.append(_Partial(kind.elem_type, (*kind.shape[:at], length, *kind.shape[at:])))
+        return inner, found
+
+    def _settle(self, partial: _Partial) -> TensorType:
+        if partial.shape is None:
+            return TensorType(partial.elem_type, None, partial.reason)
+        dims = tuple(self.unknown(partial.reason) if dim is None else dim for dim in partial.shape)
+        return TensorType(partial.elem_type, dims)
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """A shape with gaps."""
+
+    elem_type: int
+    shape: tuple[Dim | None, ...] | None
+    reason: str = ""
+
+    @property
+    def complete(self) -> bool:
+        return self.shape is not None and None not in self.shape
+
+    def filled(self, other: Sequence[Dim | None] | None, elem_type: int) -> _Partial:
+        """This, with its gaps filled from `other` where the ranks agree."""
+        shape = self.shape
+        if shape is None and other is not None:
+            shape = tuple(other)
+        elif shape is not None and other is not None and len(other) == len(shape):
+            shape = tuple(b if a is None else a for a, b in zip(shape, other, strict=True))
+        return _Partial(self.elem_type or elem_type, shape, self.reason)
+
+
+def _partial_of(kind: TensorType | None) -> _Partial:
+    return _Partial(kind.elem_type, kind.shape, kind.reason) if kind else _Partial(0, None)
+
+
+def _either(kinds: Sequence[TensorType | None], reason: str) -> _Partial:
+    """What two possible shapes have in common."""
+    known = [kind for kind in kinds if kind is not None]
+    if not known or any(kind.shape is None for kind in known):
+        return _Partial(known[0].elem_type if known else 0, None, reason)
+    shapes = [kind.shape or () for kind in known]
+    if len({len(shape) for shape in shapes}) > 1:
+        return _Partial(known[0].elem_type, None, reason)
+    dims = tuple(column[0] if len(set(column)) == 1 else None for column in zip(*shapes, strict=True))
+    return _Partial(known[0].elem_type, dims, reason)
+
+
+def topological(graph: GraphProto) -> Iterable[int]:
+    """Node indices such that producers come first: file order, unless the file is out of order."""
+    produced = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    placed: set[int] = set()
+    order: list[int] = []
+    for start in range(len(graph.node)):
+        stack = [start]
+        while stack:
+            index = stack[-1]
+            if index in placed:
+                stack.pop()
+                continue
+            waiting = [
+                produced[name]
+                for name in graph.node[index].input
+                if name in produced and produced[name] not in placed and produced[name] != index
+            ]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                placed.add(index)
+                order.append(index)
+                stack.pop()
+    return order
+
+
+def _attribute(attribute: Any) -> Any:
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, TensorProto):
+        return None if value.data_location == TensorProto.EXTERNAL else numpy_helper.to_array(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _tensor(value: Value, elem_type: int) -> TensorProto:
+    return numpy_helper.from_array(value.astype(helper.tensor_dtype_to_np_dtype(elem_type)))
+
+
+def _output_type(node: NodeProto, first: int) -> int:
+    """Element type of an operator ONNX has no schema for: that of its first input, quantised products excepted."""
+    floats = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DequantizeLinear")
+    return TensorProto.FLOAT if node.op_type in floats else first
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,330 @@
+"""Small integer tensors that a graph computes from shapes: `Shape → Gather → Mul → Reshape` followed symbolically.
+
+Values are object arrays of dimensions (`int` or `Expr`), so that NumPy does the indexing and broadcasting and the
+dimensions do the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxmem.model.dims import Dim, Expr, certainly_at_least, floor_div, maximum, minimum, product, total
+
+Value: TypeAlias = npt.NDArray[np.object_]
+Shape: TypeAlias = "tuple[Dim, ...] | None"
+Attributes: TypeAlias = Mapping[str, Any]
+
+# Shapes are short; anything longer is data, and following it would cost more than it tells.
+LARGEST_VALUE = 4096
+
+
+class Undecided(Exception):
+    """The result cannot be known symbolically."""
+
+
+def propagate(
+    op_type: str, attributes: Attributes, values: Sequence[Value | None], shapes: Sequence[Shape], opset: int
+) -> Value | None:
+    """The value of a node's first output, or None where it cannot be known."""
+    if op_type == "Shape":
+        return _shape(shapes[0], attributes)
+    if op_type == "Size":
+        return None if shapes[0] is None else _value(product(shapes[0]))
+    rule = _RULES.get(op_type)
+    if rule is None or not values or any(value is None for value in values[:1]):
+        return None
+    try:
+        result = rule(attributes, values, opset)
+    except (Undecided, IndexError, ValueError, TypeError, ZeroDivisionError, KeyError, OverflowError):
+        return None
+    return result if result.size <= LARGEST_VALUE else None
+
+
+def concrete(value: Value | None) -> bool:
+    """Is every entry a plain number?"""
+    return value is not None and not any(isinstance(entry, Expr) for entry in value.flat)
+
+
+def entries_of(value: Value | None) -> list[Any]:
+    """The entries, dimensions or floats, as a flat list; Undecided where there is no value."""
+    if value is None:
+        raise Undecided
+    return list(value.flat)
+
+
+def _value(entries: object) -> Value:
+    array = np.empty((), dtype=object)
+    array[()] = entries
+    return array
+
+
+def _shape(shape: Shape, attributes: Attributes) -> Value | None:
+    if shape is None:
+        return None
+    part = shape[slice(attributes.get("start"), attributes.get("end"))]
+    array = np.empty(len(part), dtype=object)
+    array[:] = part
+    return array
+
+
+def _needed(value: Value | None) -> Value:
+    if value is None:
+        raise Undecided
+    return value
+
+
+def _elementwise(function: Callable[..., Any]) -> Callable[[Attributes, Sequence[Value | None], int], Value]:
+    ufunc = np.frompyfunc(function, function.__code__.co_argcount, 1)
+
+    def rule(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
+        return np.asarray(ufunc(*map(_needed, values)), dtype=object)
+
+    return rule
+
+
+def _divide(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        # Integer division in ONNX truncates; Python's rounds down.
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if isinstance(a, float) or isinstance(b, float):
+        if isinstance(a, Expr) or isinstance(b, Expr):
+            raise Undecided
+        return a / b
+    return floor_div(a, b)
+
+
+def _multiply(a: Any, b: Any) -> Any:
+    if isinstance(a, float) and isinstance(b, Expr):
+        a, b = b, a
+    if isinstance(a, Expr) and isinstance(b, float):
+        if not b.is_integer():
+            raise Undecided
+        b = int(b)
+    return a * b
+
+
+def _add(a: Any, b: Any) -> Any:
+    if isinstance(a, Expr | int) and isinstance(b, Expr | int):
+        return a + b
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        raise Undecided
+    return a + b
+
+
+def _subtract(a: Any, b: Any) -> Any:
+    return _add(a, -b)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    difference = _subtract(a, b)
+    if isinstance(difference, Expr):
+        # Two dimensions that differ by a positive amount are certainly not equal; a name and a number may be.
+        if certainly_at_least(difference, 1) or certainly_at_least(-difference, 1):
+            return False
+        raise Undecided
+    return bool(difference == 0)
+
+
+def _greater(a: Any, b: Any) -> bool:
+    difference = _subtract(a, b)
+    if not isinstance(difference, Expr):
+        return bool(difference > 0)
+    if certainly_at_least(difference, 1):
+        return True
+    if certainly_at_least(-difference, 0):
+        return False
+    raise Undecided
+
+
+def _less(a: Any, b: Any) -> bool:
+    return _greater(b, a)
+
+
+def _choose(condition: Any, a: Any, b: Any) -> Any:
+    return a if condition else b
+
+
+def _negate(a: Any) -> Any:
+    return -a
+
+
+def _not(a: Any) -> bool:
+    return not a
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return max(a, b) if not isinstance(a, Expr) and not isinstance(b, Expr) else maximum(a, b)
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return min(a, b) if not isinstance(a, Expr) and not isinstance(b, Expr) else minimum(a, b)
+
+
+def _modulo(a: Any, b: Any) -> Any:
+    return a % b
+
+
+def _floor(a: Any) -> Any:
+    return a if isinstance(a, Expr | int) else float(np.floor(a))
+
+
+def _ceil(a: Any) -> Any:
+    return a if isinstance(a, Expr | int) else float(np.ceil(a))
+
+
+def _variadic(function: Callable[[Any, Any], Any]) -> Callable[[Attributes, Sequence[Value | None], int], Value]:
+    pairwise = _elementwise(function)
+
+    def rule(attributes: Attributes, values: Sequence[Value | None], opset: int) -> Value:
+        result = _needed(values[0])
+        for value in values[1:]:
+            result = pairwise(attributes, [result, value], opset)
+        return result
+
+    return rule
+
+
+def _cast(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    to_float = attributes["to"] in (1, 10, 11, 16)
+    to_bool = attributes["to"] == 9
+
+    def convert(entry: Any) -> Any:
+        if isinstance(entry, Expr):
+            return entry  # a dimension stays exact, whatever type carries it
+        return bool(entry) if to_bool else float(entry) if to_float else int(entry)
+
+    return np.asarray(np.frompyfunc(convert, 1, 1)(_needed(values[0])), dtype=object)
+
+
+def _axes(attributes: Attributes, values: Sequence[Value | None]) -> list[int] | None:
+    if len(values) > 1 and values[1] is not None:
+        return [int(axis) for axis in values[1].flat]
+    if len(values) > 1:
+        raise Undecided
+    axes = attributes.get("axes")
+    return None if axes is None else list(axes)
+
+
+def _unsqueeze(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    return np.expand_dims(_needed(values[0]), tuple(_axes(attributes, values) or []))
+
+
+def _squeeze(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    axes = _axes(attributes, values)
+    return np.squeeze(_needed(values[0]), None if axes is None else tuple(axes))
+
+
+def _reshape(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
+    target = [int(entry) for entry in entries_of(values[1])]
+    return _needed(values[0]).reshape(target)
+
+
+def _identity(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
+    return _needed(values[0])
+
+
+def _flatten(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    value, axis = _needed(values[0]), attributes.get("axis", 1)
+    return value.reshape(int(np.prod(value.shape[:axis])), -1)
+
+
+def _transpose(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    return np.transpose(_needed(values[0]), attributes.get("perm"))
+
+
+def _concat(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    return np.concatenate([_needed(value) for value in values], axis=attributes["axis"])
+
+
+def _gather(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    indices = np.asarray(_needed(values[1])).astype(np.int64)
+    taken = np.take(_needed(values[0]), indices, axis=attributes.get("axis", 0))
+    return np.asarray(taken, dtype=object) if isinstance(taken, np.ndarray) else _value(taken)
+
+
+def _slice(attributes: Attributes, values: Sequence[Value | None], opset: int) -> Value:
+    value = _needed(values[0])
+    if opset < 10:
+        starts, ends, axes = attributes["starts"], attributes["ends"], attributes.get("axes")
+        steps = None
+    else:
+        starts, ends = entries_of(values[1]), entries_of(values[2])
+        axes = entries_of(values[3]) if len(values) > 3 and values[3] is not None else None
+        steps = entries_of(values[4]) if len(values) > 4 and values[4] is not None else None
+    chosen = [slice(None)] * value.ndim
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        step = int(steps[k]) if steps else 1
+        chosen[int(axes[k]) if axes else k] = slice(int(start), int(end), step)
+    return value[tuple(chosen)]
+
+
+def _range(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
+    start, limit, delta = (entries_of(value)[0] for value in values)
+    if not all(isinstance(entry, int) for entry in (start, limit, delta)) or abs(limit - start) > LARGEST_VALUE:
+        raise Undecided
+    return np.array(list(range(start, limit, delta)), dtype=np.object_)
+
+
+def _expand(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
+    value, target = _needed(values[0]), [int(entry) for entry in entries_of(values[1])]
+    return np.broadcast_to(value, np.broadcast_shapes(value.shape, tuple(target)))
+
+
+def _constant_of_shape(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+    shape = [int(entry) for entry in entries_of(values[0])]
+    if int(np.prod(shape)) > LARGEST_VALUE:
+        raise Undecided
+    fill = attributes.get("value")
+    return np.full(shape, 0.0 if fill is None else fill.flat[0].item(), dtype=object)
+
+
+def _reduce(combine: Callable[[Sequence[Dim]], Dim]) -> Callable[[Attributes, Sequence[Value | None], int], Value]:
+    def rule(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
+        value, axes = _needed(values[0]), _axes(attributes, values)
+        if value.ndim > 1 or (axes not in (None, [], [0], [-1])):
+            raise Undecided
+        reduced = combine(entries_of(value))
+        return np.array([reduced], dtype=object) if attributes.get("keepdims", 1) and value.ndim else _value(reduced)
+
+    return rule
+
+
+_RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = {
+    "Add": _elementwise(_add),
+    "Sub": _elementwise(_subtract),
+    "Mul": _elementwise(_multiply),
+    "Div": _elementwise(_divide),
+    "Mod": _elementwise(_modulo),
+    "Neg": _elementwise(_negate),
+    "Not": _elementwise(_not),
+    "Equal": _elementwise(_equal),
+    "Greater": _elementwise(_greater),
+    "Less": _elementwise(_less),
+    "Where": _elementwise(_choose),
+    "Floor": _elementwise(_floor),
+    "Ceil": _elementwise(_ceil),
+    "Max": _variadic(_larger),
+    "Min": _variadic(_smaller),
+    "Sum": _variadic(_add),
+    "Cast": _cast,
+    "Identity": _identity,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Range": _range,
+    "Expand": _expand,
+    "ConstantOfShape": _constant_of_shape,
+    "ReduceProd": _reduce(product),
+    "ReduceSum": _reduce(total),
+    "ReduceMax": _reduce(lambda dims: maximum(*dims)),
+    "ReduceMin": _reduce(lambda dims: minimum(*dims)),
+}

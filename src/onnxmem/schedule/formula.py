@@ -1,0 +1,178 @@
+"""The peak as an expression of the model's own dimension names.
+
+The bytes alive at a step are a polynomial in the dimensions, with floors where strides do not divide evenly; the peak
+is the largest of them. A step is dropped from that maximum only if another is proven to be at least as large, so what
+is left is exact. On the sizes people use (height and width multiples of 32, say) the floors vanish and so do most
+steps: that is the short form.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+
+from onnxmem.model.dims import (
+    Dim,
+    Expr,
+    FloorDiv,
+    Symbol,
+    certainly_at_least,
+    evaluate,
+    format_terms,
+    substitute,
+    symbol,
+    symbols_of,
+)
+from onnxmem.schedule.timeline import Timeline
+
+_LARGEST_MULTIPLE = 4096
+_SCANNED = 4096
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One polynomial of the short form, and where it is the peak: None if that depends on several dimensions."""
+
+    text: str
+    smallest: int | None
+    largest: int | None
+
+
+@dataclass(frozen=True)
+class Formula:
+    """`peak = max(general)`, for all positive dimensions; and shorter for dimensions that are certain multiples."""
+
+    symbols: tuple[str, ...]
+    general: tuple[Dim, ...]
+    multiples: Mapping[str, int]
+    """The short form holds where each of these dimensions is a multiple of its number."""
+    pieces: tuple[Piece, ...]
+    """The short form, in bytes: the largest of these."""
+
+    def at(self, values: Mapping[str, int]) -> int:
+        """The peak at these dimensions, in bytes."""
+        return max(evaluate(dim, values) for dim in self.general)
+
+    @property
+    def condition(self) -> str:
+        """Where the short form holds, in words."""
+        parts = [f"{name} a multiple of {m}" for name, m in self.multiples.items() if m > 1]
+        return ", ".join(parts) or "all sizes"
+
+    @property
+    def text(self) -> str:
+        """The short form on one line."""
+        texts = [piece.text for piece in self.pieces]
+        return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
+
+
+def peak_formula(timeline: Timeline, *, time_limit: float = 10.0) -> Formula | None:
+    """The peak of live bytes as a formula; None where no size depends on a free dimension, or the time is up."""
+    names = tuple(sorted(timeline.symbols))
+    if not names:
+        return None
+    deadline = time.monotonic() + time_limit
+    try:
+        general = _undominated(timeline.live(), deadline)
+        multiples = _multiples(general, names)
+        scaled = {name: symbol(name) * m for name, m in multiples.items()}
+        short = _undominated([substitute(dim, scaled) for dim in general], deadline)
+        return Formula(names, tuple(general), multiples, _pieces(short, multiples))
+    except TimeoutError:
+        return None
+
+
+def _undominated(dims: Iterable[Dim], deadline: float) -> list[Dim]:
+    """Those of which none is proven to be at most another."""
+    # Looking at the likely largest first means that most others are compared with one only.
+    distinct = sorted(set(dims), key=lambda dim: (-_at(dim, 64), -_at(dim, 3), str(dim)))
+    kept: list[Dim] = []
+    for dim in distinct:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if not any(certainly_at_least(other, dim) for other in kept):
+            kept = [other for other in kept if not certainly_at_least(dim, other)] + [dim]
+    return kept
+
+
+def _at(dim: Dim, number: int) -> int:
+    return evaluate(dim, dict.fromkeys(symbols_of(dim), number))
+
+
+def _multiples(dims: Sequence[Dim], names: Sequence[str]) -> dict[str, int]:
+    """The smallest multiples of the dimensions at which every floor division of one of them comes out even."""
+    multiples = dict.fromkeys(names, 1)
+    for _ in range(4):  # a floor inside a floor shows only once the inner one is gone
+        scaled = {name: symbol(name) * m for name, m in multiples.items()}
+        needed = dict(multiples)
+        for dividend, divisor in _floors(substitute(dim, scaled) for dim in dims):
+            for monomial, coefficient in dividend.terms:
+                if len(monomial) == 1 and isinstance(monomial[0][0], Symbol) and monomial[0][1] == 1:
+                    name = monomial[0][0].name
+                    needed[name] = lcm(needed[name], multiples[name] * (divisor // gcd(coefficient, divisor)))
+        if needed == multiples:
+            break
+        if max(needed.values()) > _LARGEST_MULTIPLE:
+            return dict.fromkeys(names, 1)
+        multiples = needed
+    return multiples
+
+
+def _floors(dims: Iterable[Dim]) -> Iterable[tuple[Expr, int]]:
+    for dim in dims:
+        for monomial, _ in dim.terms if isinstance(dim, Expr) else ():
+            for atom, _ in monomial:
+                if isinstance(atom, FloorDiv) and isinstance(atom.divisor, int):
+                    yield atom.dividend, atom.divisor
+
+
+def _pieces(short: Sequence[Dim], multiples: Mapping[str, int]) -> tuple[Piece, ...]:
+    """The polynomials in the original dimensions, with the range of each where there is only one dimension."""
+    texts = {dim: _in_original(dim, multiples) for dim in short}
+    if len(short) == 1:
+        return (Piece(texts[short[0]], None, None),)
+    names = sorted(frozenset().union(*map(symbols_of, short)))
+    if len(names) != 1:
+        return tuple(Piece(texts[dim], None, None) for dim in short)
+    (name,) = names
+    winners: list[tuple[Dim, int]] = []
+    for number in range(1, _SCANNED):
+        best = max(short, key=lambda dim: evaluate(dim, {name: number}))
+        if not winners or evaluate(winners[-1][0], {name: number}) < evaluate(best, {name: number}):
+            winners.append((best, number))
+    # Beyond what was scanned, the last winner must be proven to stay ahead; otherwise claim no ranges.
+    last, since = winners[-1]
+    if not all(certainly_at_least(last, dim, {name: since}) for dim in short):
+        return tuple(Piece(texts[dim], None, None) for dim in short)
+    m = multiples[name]
+    ends: list[int | None] = [(start - 1) * m for _, start in winners[1:]]
+    return tuple(Piece(texts[dim], start * m, end) for (dim, start), end in zip(winners, [*ends, None], strict=True))
+
+
+def _in_original(dim: Dim, multiples: Mapping[str, int]) -> str:
+    """A polynomial of H/32 written as one of H."""
+    if isinstance(dim, int):
+        return str(dim)
+    terms = []
+    for monomial, coefficient in dim.terms:
+        if any(not isinstance(atom, Symbol) for atom, _ in monomial):
+            return str(substitute(dim, {}))  # floors are left: the short form is the general one
+        scale = 1
+        for atom, power in monomial:
+            if isinstance(atom, Symbol):
+                scale *= multiples.get(atom.name, 1) ** power
+        terms.append((monomial, _decimal(Fraction(coefficient, scale))))
+    return format_terms(terms)
+
+
+def _decimal(fraction: Fraction) -> str:
+    """A fraction as a decimal number if that is short and exact, otherwise as it is."""
+    if fraction.denominator == 1:
+        return str(fraction.numerator)
+    for digits in range(1, 7):
+        if (fraction * 10**digits).denominator == 1:
+            return f"{float(fraction):.{digits}f}"
+    return f"{fraction.numerator}/{fraction.denominator}"

@@ -1,0 +1,173 @@
+"""A graph in a chosen order → when each buffer begins and ends, subgraphs included.
+
+Steps are nodes. A node with subgraphs (If, Loop, Scan) is as many steps as its subgraphs have, plus one for itself;
+everything alive around it is alive during all of them. Both branches of an If are laid out one after the other, since
+only one of them runs; the body of a Loop or Scan is laid out once, with what it carries from one round to the next
+counted twice, as it comes in and as it goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from onnxmem.model.dims import Dim, evaluate, symbols_of, total
+from onnxmem.model.graph import Graph, Node, Tensor
+from onnxmem.schedule.orders import find_order
+from onnxmem.schedule.search import OrderResult
+from onnxmem.schedule.storages import Rules, memory_of
+from onnxmem.schedule.workload import lifetimes
+from onnxmem.unknown import Unknown
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node, at its place in the order."""
+
+    label: str
+    op_type: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A buffer of `size` bytes, alive from step `lower` up to, not including, `upper`; it holds these tensors."""
+
+    id: str
+    tensors: tuple[Tensor, ...]
+    lower: int
+    upper: int
+    size: Dim
+    kind: str
+    """`activation`, `output` or `input`."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All buffers of a graph run in one order. What has no known size is in `unknown`, not among the spans."""
+
+    order: str
+    steps: tuple[Step, ...]
+    spans: tuple[Span, ...]
+    unknown: tuple[Tensor, ...]
+    rules: Rules
+    search: OrderResult
+    """The order of the main graph's nodes, and what is proven about it at the sample dimensions."""
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The free dimensions that sizes depend on."""
+        return frozenset().union(*(symbols_of(span.size) for span in self.spans))
+
+    @property
+    def total(self) -> Dim:
+        """All buffers together, as if nothing were ever reused."""
+        return total(span.size for span in self.spans)
+
+    def live(self) -> list[Dim]:
+        """The bytes alive at each step."""
+        changes: list[list[Dim]] = [[] for _ in range(len(self.steps) + 1)]
+        for span in self.spans:
+            changes[span.lower].append(span.size)
+            changes[span.upper].append(-span.size)
+        sums: list[Dim] = []
+        for change in changes[:-1]:
+            sums.append(total([*sums[-1:], *change]))
+        return sums
+
+
+@dataclass
+class _Layout:
+    """A timeline under construction."""
+
+    order: str
+    rules: Rules
+    sample: Mapping[str, int]
+    time_limit: float
+    steps: list[Step] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    unknown: list[Tensor] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+
+
+def lay_out(
+    graph: Graph,
+    order: str = "file",
+    rules: Rules | None = None,
+    *,
+    sample: Mapping[str, int] | None = None,
+    time_limit: float = 5.0,
+) -> Timeline:
+    """Run `graph` on paper, in the order of that name.
+
+    Sizes may be symbolic. Orders that look at sizes see them at the dimensions in `sample` (1 where it is silent).
+    `best` searches for `time_limit` seconds at most.
+    """
+    layout = _Layout(order, rules or Rules(), sample or {}, time_limit)
+    search = _lay_out(graph, layout, "", layout.rules, frozenset())
+    return Timeline(order, tuple(layout.steps), tuple(layout.spans), tuple(layout.unknown), layout.rules, search)
+
+
+def _lay_out(graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted: frozenset[str]) -> OrderResult:
+    search = _choose_order(graph, layout, rules, uncounted)
+    chosen = search.order
+    # For lifetimes all that counts is which sizes are certainly equal: number the expressions, not their values.
+    numbers: dict[Dim, int] = {}
+    memory = memory_of(graph, rules, number=lambda size: numbers.setdefault(size, len(numbers)), uncounted=uncounted)
+    first_step = []
+    for position in chosen:
+        node = graph.nodes[position]
+        first_step.append(len(layout.steps))
+        for k, subgraph in enumerate(node.subgraphs):
+            _lay_out(subgraph, layout, f"{prefix}{node.label}/{k}:", *_inside(subgraph, node, layout))
+        layout.steps.append(Step(prefix + node.label, node.op_type))
+    first_step.append(len(layout.steps))
+
+    layout.unknown.extend(
+        t
+        for t in graph.tensors.values()
+        if isinstance(t.size, Unknown) and (rules.inputs or t.name not in graph.inputs)
+    )
+    outputs, fed = set(graph.outputs), set(graph.inputs)
+    for row in lifetimes(memory.workload, chosen):
+        tensors = tuple(tensor for index in row.storages for tensor in memory.tensors[index])
+        owner = tensors[0]
+        names = {tensor.name for tensor in tensors}
+        kind = "input" if owner.name in fed else "output" if names & outputs else "activation"
+        if isinstance(owner.size, Unknown):
+            continue
+        span_id = _unique(prefix + owner.name, layout.ids)
+        lower, upper = first_step[row.lower], first_step[min(row.upper, len(chosen))]
+        layout.spans.append(Span(span_id, tensors, lower, max(upper, lower + 1), owner.size, kind))
+    return search
+
+
+def _inside(graph: Graph, node: Node, layout: _Layout) -> tuple[Rules, frozenset[str]]:
+    """How a subgraph's own inputs and outputs count."""
+    # An If's branches write straight into its outputs. A loop's body has its own, and its own inputs.
+    loop = node.op_type != "If"
+    return replace(layout.rules, inputs=loop), frozenset() if loop else frozenset(graph.outputs)
+
+
+def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozenset[str]) -> OrderResult:
+    """The order of the graph's nodes, chosen for sizes at the sample dimensions."""
+    sample = layout.sample
+
+    def at_sample(size: Dim) -> int:
+        # A dimension can be negative at sizes too small for the model; any number will do for those.
+        return max(0, evaluate(size, {name: sample.get(name, 1) for name in symbols_of(size)}))
+
+    def inner_peak(node: Node) -> int:
+        graphs = node.subgraphs
+        return max((_choose_order(g, layout, *_inside(g, node, layout)).peak for g in graphs), default=0)
+
+    workload = memory_of(graph, rules, number=at_sample, scratch=inner_peak, uncounted=uncounted).workload
+    return find_order(layout.order, graph, workload, time_limit=layout.time_limit)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """`name`, or with a number where a subgraph uses it again."""
+    candidate, count = name, 2
+    while candidate in taken:
+        candidate, count = f"{name}#{count}", count + 1
+    taken.add(candidate)
+    return candidate

@@ -1,0 +1,23 @@
+"""What many tests need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import real_models
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Callable[[str], Path]:
+    """The path of a real model by its key. Where it cannot be fetched the test is skipped, and says why."""
+
+    def fetch(key: str) -> Path:
+        try:
+            return real_models.fetch(key)
+        except real_models.FetchError as error:
+            pytest.skip(str(error))
+
+    return fetch
