@@ -1,9 +1,9 @@
 // Several searches at once, each with other tactics; the first verdict ends them all.
 #pragma once
 
-#include "common.hpp"
-#include "instance.hpp"
-#include "skyline.hpp"
+#include "placement_common.hpp"
+#include "placement_instance.hpp"
+#include "placement_skyline.hpp"
 
 namespace onnxmem::placement {
 

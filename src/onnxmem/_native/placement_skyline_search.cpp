@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "skyline.hpp"
+#include "placement_skyline.hpp"
 
 namespace onnxmem::placement {
 namespace {

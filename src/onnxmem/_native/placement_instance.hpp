@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "common.hpp"
+#include "placement_common.hpp"
 
 namespace onnxmem::placement {
 

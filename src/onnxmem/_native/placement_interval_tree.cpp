@@ -1,8 +1,8 @@
-#include "interval_tree.hpp"
+#include "placement_interval_tree.hpp"
 
 #include <algorithm>
 
-#include "greedy.hpp"
+#include "placement_greedy.hpp"
 
 namespace onnxmem::placement {
 

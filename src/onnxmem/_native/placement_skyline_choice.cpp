@@ -1,7 +1,7 @@
 // What the search decides next, what it tries first, and how it recognizes a state it has seen.
 #include <algorithm>
 
-#include "skyline.hpp"
+#include "placement_skyline.hpp"
 
 namespace onnxmem::placement {
 

@@ -1,4 +1,4 @@
-#include "race.hpp"
+#include "placement_race.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // The state of the search: placing, raising floors, the bound in every section, and taking it all back.
 #include <algorithm>
 
-#include "skyline.hpp"
+#include "placement_skyline.hpp"
 
 namespace onnxmem::placement {
 namespace {

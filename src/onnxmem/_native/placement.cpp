@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "greedy.hpp"
-#include "instance.hpp"
-#include "race.hpp"
+#include "placement_greedy.hpp"
+#include "placement_instance.hpp"
+#include "placement_race.hpp"
 
 namespace nb = nanobind;
 

@@ -1,4 +1,4 @@
-#include "instance.hpp"
+#include "placement_instance.hpp"
 
 #include <algorithm>
 #include <numeric>

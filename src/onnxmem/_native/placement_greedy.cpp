@@ -1,9 +1,9 @@
-#include "greedy.hpp"
+#include "placement_greedy.hpp"
 
 #include <algorithm>
 #include <queue>
 
-#include "interval_tree.hpp"
+#include "placement_interval_tree.hpp"
 
 namespace onnxmem::placement {
 namespace {

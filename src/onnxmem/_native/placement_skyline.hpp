@@ -17,10 +17,10 @@
 #include <functional>
 #include <vector>
 
-#include "common.hpp"
-#include "instance.hpp"
-#include "levels.hpp"
-#include "memory.hpp"
+#include "placement_common.hpp"
+#include "placement_instance.hpp"
+#include "placement_levels.hpp"
+#include "placement_memory.hpp"
 
 namespace onnxmem::placement {
 
@@ -65,7 +65,7 @@ class SkylineSearch {
     std::size_t changes, reasons, placed;
   };
 
-  // Decisions (skyline_search.cpp). On failure, conflict_ holds decisions that suffice for it.
+  // Decisions (placement_skyline_search.cpp). On failure, conflict_ holds decisions that suffice for it.
   bool solve(Piece piece);
   bool solve_apart(const Piece& whole);
   bool branch(const Piece& piece);
@@ -73,7 +73,7 @@ class SkylineSearch {
   bool try_rise(const Piece& piece, Index section, Levels& conflict);
   void look_ahead(const Piece& piece, Index section, std::vector<Option>& options, Levels& conflict);
 
-  // What to decide next, and in which order to try (skyline_choice.cpp).
+  // What to decide next, and in which order to try (placement_skyline_choice.cpp).
   void rank_buffers();
   Index choose_section(const Piece& piece);
   double urgency(const Piece& piece, Index section, Index choices) const;
@@ -81,7 +81,7 @@ class SkylineSearch {
   Int next_floor(Index section) const;
   Fingerprint fingerprint(const Piece& piece) const;
 
-  // State (skyline_state.cpp). False if some section can no longer be completed.
+  // State (placement_skyline_state.cpp). False if some section can no longer be completed.
   bool place(Index buffer, Int offset, Int ceiling);
   bool raise_floor(Index section, Int floor, Int ceiling, const Levels& because);
   bool settle(Int ceiling);

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "common.hpp"
-#include "instance.hpp"
+#include "placement_common.hpp"
+#include "placement_instance.hpp"
 
 namespace onnxmem::placement {
 
