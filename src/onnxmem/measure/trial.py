@@ -278,7 +278,7 @@ def _look(pid: int, log: _Log, model_files: tuple[Path, ...], seconds: float, *,
 def _wait(child: subprocess.Popen[bytes], log: _Log, deadline: float) -> bool:
     """The child has closed its end: wait until it is gone."""
     if log.current is None:
-        log.current, log.began = "exit", time.monotonic()
+        log.current, log.began = "exit" if log.phases else "start", time.monotonic()
     try:
         child.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:

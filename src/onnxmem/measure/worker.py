@@ -57,7 +57,7 @@ class Worker:
             facts = work() or {}
         except Exception as error:  # whatever a model, its runtime or its inputs can raise is a result
             seconds = time.monotonic() - began
-            text = " ".join(str(error).split())
+            text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
             lack = isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY)
             kind = "out of memory" if lack else "refused" if hasattr(error, "hint") else "failed"
             what = {"kind": kind, "type": type(error).__name__, "message": text, "hint": getattr(error, "hint", "")}
@@ -93,9 +93,10 @@ class Worker:
         import numpy  # noqa: PLC0415
         import onnxruntime  # noqa: PLC0415
 
+        from onnxmem.errors import UsageError  # noqa: PLC0415
         from onnxmem.runtime.modes import find_mode  # noqa: PLC0415
 
-        self.find_mode = find_mode
+        self.find_mode, self.usage_error = find_mode, UsageError
         self.gc, self.sha256, self.numpy, self.ort = gc, hashlib.sha256, numpy, onnxruntime
         return {"onnxruntime": onnxruntime.__version__}
 
@@ -109,12 +110,19 @@ class Worker:
         if self.task["threads"] is not None:
             options.intra_op_num_threads = self.task["threads"]
         for name, value in {**mode.options, **self.task["options"]}.items():
-            current = getattr(options, name)
-            enumeration = isinstance(value, str) and not isinstance(current, str)
-            setattr(options, name, getattr(type(current), value) if enumeration else value)
+            self.set_option(options, name, value)
         for name, value in {**mode.config, **self.task["config"]}.items():
             options.add_session_config_entry(name, value)
         self.session = self.ort.InferenceSession(self.task["model"], options, providers=["CPUExecutionProvider"])
+
+    def set_option(self, options: Any, name: str, value: Any) -> None:
+        try:
+            current = getattr(options, name)
+            enumeration = isinstance(value, str) and not isinstance(current, str)
+            setattr(options, name, getattr(type(current), value) if enumeration else value)
+        except (AttributeError, TypeError) as error:
+            known = ", ".join(n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n)))
+            raise self.usage_error(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
 
     def run_model(self, times: int) -> None:
         for number in range(times):
