@@ -27,8 +27,8 @@ import sys
 import time
 from typing import Any
 
-# What allocation failures look like when they come as text: from C++, from the loader, from ONNX Runtime's arena.
-_NO_MEMORY = ("bad_alloc", "annot allocate memory", "Failed to allocate memory", "bad allocation")
+# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS.
+NO_MEMORY = ("MemoryError", "bad_alloc", "annot allocate memory", "ailed to allocate memory", "Memory allocation still")
 
 
 class _Stopped(Exception):
@@ -58,7 +58,7 @@ class Worker:
         except Exception as error:  # whatever a model, its runtime or its inputs can raise is a result
             seconds = time.monotonic() - began
             text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
-            lack = isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY)
+            lack = isinstance(error, MemoryError) or any(sign in text for sign in NO_MEMORY)
             kind = "out of memory" if lack else "refused" if hasattr(error, "hint") else "failed"
             what = {"kind": kind, "type": type(error).__name__, "message": text, "hint": getattr(error, "hint", "")}
             self.border({"end": name, "seconds": seconds, "error": what})

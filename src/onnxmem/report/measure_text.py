@@ -165,7 +165,8 @@ def _circumstances(measurement: Measurement) -> list[RenderableType]:
     where, trial = measurement.environment, measurement.trial
     overhead = trial.overhead
     own = _size(overhead.child_bytes)
-    share = overhead.sampler_seconds / max(sum(phase.seconds for phase in trial.phases), 1e-9)
+    watched = trial.timeline[-1].at - trial.timeline[0].at if trial.timeline else 0.0
+    share = overhead.sampler_seconds / watched if watched else 0.0
     lines: list[RenderableType] = [
         Text(
             f"Measured with ONNX Runtime {where.onnxruntime}, Python {where.python}, {where.libc}, "
