@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 COMMAND = str(Path(sys.executable).with_name("onnxmem"))
 
@@ -46,6 +48,20 @@ def test_a_failed_run_prints_what_was_measured_and_exits_3(unimplemented: Path) 
     document = json.loads(run(unimplemented, "--json").stdout)
     assert document["verdict"]["kind"] == "failed"
     assert document["run_growth_bytes"] is None and "not reached" in document["unknown"]["run_growth_bytes"]
+
+
+def test_names_in_models_are_text(tmp_path: Path) -> None:
+    name = "[/bold] :smile: \x1b[2J"
+    x, y = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [1, 64]) for each in (name, "y"))
+    nodes = [helper.make_node("Exp", [name], ["t"], name=name), helper.make_node("Sin", ["t"], ["y"])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), ir_version=10, opset_imports=[helper.make_opsetid("", 20)]
+    )
+    onnx.save_model(model, tmp_path / "[red]m.onnx")
+    done = run(tmp_path / "[red]m.onnx", "--runs", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[red]m.onnx") and "\x1b" not in done.stdout
+    assert "input [/bold] :smile: �[2J" in done.stdout
 
 
 @pytest.mark.parametrize(

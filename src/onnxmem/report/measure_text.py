@@ -18,7 +18,7 @@ from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 
 _MIB = 2**20
-_NAME = 36
+_NAME = 32
 # The borders at which it is worth asking what the memory is: before the model, with it, in use, and after it.
 _SHOWN_KINDS = ("import", "load", "steady runs", "release", "trim")
 
@@ -149,13 +149,13 @@ def _nodes(runtime: RuntimeMemory) -> list[RenderableType]:
     figures.add_row("arena in use", _size(runtime.arena_peak), "at most, packed weights included")
     table = Table(box=None, pad_edge=False, header_style="dim", title="Nodes to blame", title_justify="left")
     table.title_style = "bold"
-    table.add_column("MiB", no_wrap=True, max_width=_NAME)
+    table.add_column("", no_wrap=True, max_width=_NAME)
     table.add_column("", no_wrap=True, style="dim", max_width=16, overflow="ellipsis")
     for name in ("outputs", "scratch", "in use after"):
         table.add_column(name, justify="right", no_wrap=True)
     for node in runtime.blamed:
         name = shorten_path(printable(node.name), _NAME)
-        table.add_row(name, printable(node.op), _mib(node.dynamic), _mib(node.temporary), _mib(node.in_use))
+        table.add_row(name, printable(node.op), _size(node.dynamic), _size(node.temporary), _size(node.in_use))
     title = Text("ONNX Runtime's own figures, from a separate run without memory pattern", style="bold")
     parts: list[RenderableType] = ["", title, figures]
     return [*parts, "", table] if runtime.blamed else parts
