@@ -51,7 +51,7 @@ class RuntimeMemory:
     arena_held: Bytes
     """What the arena has taken from the system after all runs."""
     arena_peak: Bytes
-    """The most of it that was in use at once, packed weights included."""
+    """The most of it that was in use at once since the session began, packed weights included."""
     nodes: tuple[NodeMemory, ...] | Unknown
 
     @property

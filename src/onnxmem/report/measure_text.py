@@ -111,6 +111,9 @@ def _summary(measurement: Measurement) -> Table:
             if spread:
                 what = f"between the {len(measurement.trials)} repetitions, peak RSS in phase '{name}'"
                 table.add_row("spread", format_bytes(spread[1] - spread[0]), what)
+    group = max((peak for phase in measurement.phases if isinstance(peak := phase.cgroup_peak, int)), default=None)
+    if group is not None:
+        table.add_row("control group", format_bytes(group), "its memory.peak: all its processes ever, and page cache")
     outputs = measurement.outputs_sha256
     if isinstance(outputs, str):
         table.add_row("outputs", outputs[:12], "the beginning of their SHA-256, the same in all runs")
@@ -143,10 +146,13 @@ def _nodes(runtime: RuntimeMemory) -> list[RenderableType]:
     if isinstance(runtime.nodes, Unknown):
         return ["", Text(f"By node: unknown, {printable(runtime.nodes.reason)}", style="yellow")]
     figures = _table()
-    figures.add_row("weights", _size(runtime.weights), "that kernels read as they are")
-    figures.add_row("packed weights", _size(runtime.packed), "in the arena before the first node, with small constants")
-    figures.add_row("arena held", _size(runtime.arena_held), "taken from the system")
-    figures.add_row("arena in use", _size(runtime.arena_peak), "at most, packed weights included")
+    for name, value, words in (
+        ("weights", runtime.weights, "that kernels read as they are"),
+        ("packed weights", runtime.packed, "in the arena before the first node, with small constants"),
+        ("arena held", runtime.arena_held, "taken from the system"),
+        ("arena in use", runtime.arena_peak, "at most since the session began, packed weights included"),
+    ):
+        figures.add_row(name, _size(value), value.reason if isinstance(value, Unknown) else words)
     table = Table(box=None, pad_edge=False, header_style="dim", title="Nodes to blame", title_justify="left")
     table.title_style = "bold"
     table.add_column("", no_wrap=True, max_width=_NAME)
