@@ -13,7 +13,8 @@ from onnxmem.measure.nodes import NodeMemory, RuntimeMemory
 from onnxmem.measure.probes import Bytes, Sample
 from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.smaps import Kind
-from onnxmem.measure.trial import Phase, Trial, Verdict
+from onnxmem.measure.trial import Phase, Trial
+from onnxmem.measure.verdict import Verdict
 from onnxmem.unknown import Unknown
 
 SCHEMA = "onnxmem.measure/1"
