@@ -6,11 +6,15 @@ Names are imported when they are first used, so that `import onnxmem` costs next
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
     from onnxmem.estimate import Estimate, Question, estimate
+    from onnxmem.measure.measure import measure
+    from onnxmem.measure.measurement import Measurement
     from onnxmem.model.model import Model
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
@@ -23,6 +27,7 @@ _HOME = {
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
+    "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
@@ -35,6 +40,7 @@ _HOME = {
     "Unknown": "unknown",
     "UsageError": "errors",
     "estimate": "estimate",
+    "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
     "solve": "plan.strategies",
@@ -48,6 +54,7 @@ __all__ = [
     "BudgetExceeded",
     "Buffer",
     "Estimate",
+    "Measurement",
     "Model",
     "ModelError",
     "OnnxmemError",
@@ -59,6 +66,7 @@ __all__ = [
     "Unknown",
     "UsageError",
     "estimate",
+    "measure",
     "read_plan",
     "read_problem",
     "solve",
@@ -78,3 +86,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Package(ModuleType):
+    """Keeps `onnxmem.measure` the function after `onnxmem.measure.probes` was imported.
+
+    Importing a submodule binds it to its package under its own name, and some of ours share theirs with what they do.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HOME or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
