@@ -45,7 +45,7 @@ TINY: dict[str, tuple[dict[str, Any], tuple[dict[str, int], dict[str, int]]]] = 
 # Two sets of input shapes for each real model that is an `.onnx` file; the second is empty where the model is static.
 _SPEECH = tuple({"waveforms": (1, count), "waveforms_lens": (1,)} for count in (16000, 24333))
 _STATIC: dict[str, tuple[int, ...]] = {}
-REAL_SHAPES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]] = {
+REAL_SHAPES: dict[str, tuple[dict[str, tuple[int, ...]], ...]] = {
     "det": ({"x": (1, 3, 64, 96)}, {"x": (2, 3, 96, 32)}),
     "rec": ({"x": (1, 3, 48, 100)}, {"x": (2, 3, 48, 64)}),
     "cls": ({"x": (1, 3, 48, 192)}, {"x": (3, 3, 48, 192)}),
@@ -176,7 +176,8 @@ def tensors_when_run(model: ModelProto, feeds: Feeds) -> dict[str, Any]:
     # What is declared may be wrong, and ONNX Runtime would believe it; it is not asked about it.
     del exposed.graph.value_info[:]
     # Old files list weights as inputs; the list outlives the weights that the optimizer folds away.
-    fed = [value for value in exposed.graph.input if value.name in feeds]
+    kept = feeds.keys() | {tensor.name for tensor in exposed.graph.initializer}
+    fed = [value for value in exposed.graph.input if value.name in kept]
     del exposed.graph.input[:]
     exposed.graph.input.extend(fed)
     results = start(exposed, session_options()).run(None, feeds)

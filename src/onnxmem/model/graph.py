@@ -20,7 +20,7 @@ class Tensor:
     size: Dim | Unknown
     """Bytes."""
     runtime_shape: tuple[int | str | None, ...] | None = None
-    """What ONNX Runtime itself knows of the shape before it runs, where it told us; it overwrites nothing on a guess."""
+    """What ONNX Runtime knows of the shape before it runs, where it told us; it overwrites nothing on a guess."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,12 @@ from onnxmem.model.load import subgraphs_of
 from onnxmem.model.values import LARGEST_VALUE, Value
 from onnxmem.model.weights import constant_value, is_constant
 
-# ONNX 1.23 takes a one-sided STFT (the default) for a two-sided one, and doubles its size.
-_WRONG_IN_ONNX = {"STFT"}
+# Here ONNX's own inference is wrong, or ONNX Runtime does something else: 1.23 takes a one-sided STFT (the default) for
+# a two-sided one, and doubles its size; slices backwards "to the end" are not empty; "same" padding of a transposed
+# convolution adds nothing, and of a pool forgets the dilation; Resize multiplies in single precision.
+_WRONG_IN_ONNX = {"STFT", "Slice", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Resize"}
+
+_FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 
 # Larger constants are data, not shapes: ONNX's schemas have no use for them.
 _LARGEST_INPUT_DATA = 1024
@@ -232,12 +237,14 @@ class _Inference:
         domain = "" if node.domain == "ai.onnx" else node.domain
         opset = self.opsets.get(domain, 1)
         if domain == "" and node.output[0]:
-            value = values.propagate(node.op_type, attributes, inputs, shapes, opset)
+            floats = types[0] is not None and types[0].elem_type in _FLOATS if types else False
+            value = values.propagate(node.op_type, attributes, inputs, shapes, opset, floats=floats)
             if value is not None:
                 scope.values[node.output[0]] = value
         found = self._ask_onnx(node, domain, opset, scope)
+        told = found
         if domain == "" and node.op_type in _WRONG_IN_ONNX:
-            found = [_Partial(partial.elem_type, None) for partial in found]
+            found = [_Partial(partial.elem_type, None, partial.reason) for partial in found]
         if len(found) < len(node.output) or any(not partial.complete for partial in found):
             call = shape_rules.Call(node.op_type, attributes, shapes, inputs, len(node.output), opset)
             ruled = shape_rules.infer(call, domain)
@@ -246,6 +253,8 @@ class _Inference:
             if ruled:
                 missing = _output_type(node, elem_type)
                 found = [p.filled(ruled[k] if k < len(ruled) else None, missing) for k, p in enumerate(found)]
+        if node.op_type != "STFT":
+            found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, told, fillvalue=_Partial(0, None))]
         return found
 
     def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[_Partial]:
