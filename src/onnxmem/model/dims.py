@@ -39,6 +39,10 @@ class FloorDiv:
     divisor: Dim
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return f"{_bracketed(self.dividend)}//{_bracketed(self.divisor)}"
 
 
@@ -49,6 +53,10 @@ class Max:
     items: tuple[Dim, ...]
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return f"max({', '.join(map(str, self.items))})"
 
 
@@ -74,6 +82,11 @@ class Expr:
         return hash(self.terms)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        # Terms are sorted by their texts: without remembering them, floors within floors take exponential time.
         return format_terms(self.terms)
 
     def __add__(self, other: Dim) -> Dim:
@@ -104,6 +117,9 @@ class Expr:
 
     def __mod__(self, other: Dim) -> Dim:
         return self - floor_div(self, other) * other
+
+    def __rmod__(self, other: int) -> Dim:
+        return other - floor_div(other, self) * self
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -147,6 +163,9 @@ def floor_div(dividend: Dim, divisor: Dim) -> Dim:
 
 def ceil_div(dividend: Dim, divisor: Dim) -> Dim:
     """`dividend / divisor`, rounded up."""
+    if isinstance(divisor, int) and divisor > 0:
+        # Not -(-a // b), which would come out as H - H//2 where (H + 1)//2 is meant: two names for one dimension.
+        return floor_div(dividend + divisor - 1, divisor)
     return -floor_div(-dividend, divisor)
 
 
