@@ -9,7 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
+    from onnxmem.errors import (
+        BudgetExceeded,
+        ModelError,
+        OnnxmemError,
+        PlanError,
+        RuntimeUnsupported,
+        SessionClosed,
+        SessionError,
+        SessionLost,
+        UsageError,
+    )
     from onnxmem.estimate import Estimate, Question, estimate
     from onnxmem.model.model import Model
     from onnxmem.plan.plan import Plan
@@ -17,12 +27,14 @@ if TYPE_CHECKING:
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.runtime.isolated import IsolatedSession
     from onnxmem.unknown import Unknown
 
 _HOME = {
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
+    "IsolatedSession": "runtime.isolated",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
@@ -32,6 +44,9 @@ _HOME = {
     "Question": "estimate",
     "RuntimeUnsupported": "errors",
     "STRATEGIES": "plan.strategies",
+    "SessionClosed": "errors",
+    "SessionError": "errors",
+    "SessionLost": "errors",
     "Unknown": "unknown",
     "UsageError": "errors",
     "estimate": "estimate",
@@ -48,6 +63,7 @@ __all__ = [
     "BudgetExceeded",
     "Buffer",
     "Estimate",
+    "IsolatedSession",
     "Model",
     "ModelError",
     "OnnxmemError",
@@ -56,6 +72,9 @@ __all__ = [
     "Problem",
     "Question",
     "RuntimeUnsupported",
+    "SessionClosed",
+    "SessionError",
+    "SessionLost",
     "Unknown",
     "UsageError",
     "estimate",
