@@ -43,9 +43,11 @@ class Channel:
         """Send one message; the descriptors stay open here."""
         body = json.dumps(message, separators=(",", ":")).encode()
         try:
-            # The descriptors ride on the head, which is small enough to be sent whole or not at all.
-            socket.send_fds(self._end, [_HEAD.pack(len(body), len(descriptors))], descriptors)
-            self._end.sendall(body)
+            content = _HEAD.pack(len(body), len(descriptors)) + body
+            # The descriptors ride on the first byte; a short message is one system call.
+            sent = socket.send_fds(self._end, [content], descriptors)
+            if sent < len(content):
+                self._end.sendall(memoryview(content)[sent:])
         except OSError as error:
             raise Gone from error
 
