@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from onnxmem.estimate import Estimate, Question, estimate
+    from onnxmem.measure.measure import measure
+    from onnxmem.measure.measurement import Measurement
     from onnxmem.model.model import Model
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
@@ -35,6 +37,7 @@ _HOME = {
     "Buffer": "plan.problem",
     "Estimate": "estimate",
     "IsolatedSession": "runtime.isolated",
+    "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
@@ -50,6 +53,7 @@ _HOME = {
     "Unknown": "unknown",
     "UsageError": "errors",
     "estimate": "estimate",
+    "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
     "solve": "plan.strategies",
@@ -64,6 +68,7 @@ __all__ = [
     "Buffer",
     "Estimate",
     "IsolatedSession",
+    "Measurement",
     "Model",
     "ModelError",
     "OnnxmemError",
@@ -78,6 +83,7 @@ __all__ = [
     "Unknown",
     "UsageError",
     "estimate",
+    "measure",
     "read_plan",
     "read_problem",
     "solve",
