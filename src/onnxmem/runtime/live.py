@@ -36,7 +36,7 @@ class LiveOutput:
     """Bytes it shows; it may keep many more."""
 
     def __str__(self) -> str:
-        return f"{format_bytes(self.size)} in {self.where}"
+        return f"{self.where} ({format_bytes(self.size)})"
 
 
 def live_outputs() -> tuple[LiveOutput, ...]:
