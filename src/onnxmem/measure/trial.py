@@ -23,7 +23,8 @@ from onnxmem.measure.limit import Limit
 from onnxmem.measure.probes import Bytes, Peak, Reading, Sample, Sampler
 from onnxmem.unknown import Unknown
 
-PHASES = ("start", "import", "inputs", "load", "first run", "steady runs", "release", "exit")
+PHASES = ("start", "import", "inputs", "load", "first run", "steady runs", "release", "trim", "exit")
+"""`release` drops all references; `trim` then asks glibc to give back what it keeps of the freed heap."""
 OnPhase = Callable[[str, int], None]
 """Called at the beginning of each phase with its name and the child's process id, while the child waits."""
 

@@ -36,7 +36,7 @@ class _Stopped(Exception):
 
 
 class Worker:
-    """One life: start, import, inputs, load, first run, steady runs, release."""
+    """One life: start, import, inputs, load, first run, steady runs, release, trim."""
 
     def __init__(self, task: dict[str, Any], out: int) -> None:
         self.task, self.out = task, out
@@ -79,6 +79,12 @@ class Worker:
         if self.task["profile"]:
             self.say({"profile": self.session.end_profiling()})
         self.phase("release", self.release)
+        if sys.platform == "linux":
+            import ctypes  # noqa: PLC0415  it is there already
+
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl does not
+            if trim:
+                self.phase("trim", lambda: {"trimmed": trim(0)})
 
     def import_runtime(self) -> dict[str, Any]:
         import gc  # noqa: PLC0415

@@ -20,7 +20,7 @@ from onnxmem.unknown import Unknown
 _MIB = 2**20
 _NAME = 36
 # The borders at which it is worth asking what the memory is: before the model, with it, in use, and after it.
-_SHOWN_KINDS = ("import", "load", "steady runs", "release")
+_SHOWN_KINDS = ("import", "load", "steady runs", "release", "trim")
 
 
 def measure_text(measurement: Measurement) -> RenderableType:

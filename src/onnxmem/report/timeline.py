@@ -84,7 +84,7 @@ class _Timeline:
         )
         scale = alt.Scale(domain=[0, self.top], nice=False)
         y = alt.Y("y:Q", scale=scale, axis=alt.Axis(title="RSS (MiB)", tickCount=6), stack="zero")
-        legend = alt.Legend(title=None, orient="top-right", symbolType="square", direction="horizontal")
+        legend = alt.Legend(title=None, orient="bottom", symbolType="square", direction="horizontal")
         rows: list[Row] = []
         for sample in self.samples:
             at = sample.at - self.start
@@ -129,7 +129,13 @@ class _Timeline:
         named = {"x": highest["x"] if left else highest["x2"], "y": highest["y"]}
         text = f"peak {format_bytes(int(highest['y'] * _MIB))}"
         label = self.chart([named]).mark_text(
-            align="left" if left else "right", baseline="bottom", dy=-4, fontSize=11, color=theme.PEAK, aria=False
+            align="left" if left else "right",
+            baseline="bottom",
+            dx=4 if left else -4,
+            dy=-4,
+            fontSize=11,
+            color=theme.PEAK,
+            aria=False,
         )
         return [line.encode(x=x, x2="x2", y=y), label.encode(x=x, y=y, text=self.alt.value(text))]
 
@@ -140,7 +146,8 @@ class _Timeline:
         names = [self.name(phase) for phase in shown]
         x = alt.X(
             "x:Q",
-            scale=alt.Scale(domain=[0, self.top], nice=False),
+            # Room for the numbers beside the longest bar.
+            scale=alt.Scale(domain=[0, self.top * 1.1], nice=False),
             axis=alt.Axis(title="RSS at the end of the phase, and its peak (MiB)", tickCount=8),
             stack="zero",
         )
