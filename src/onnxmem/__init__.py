@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onnxmem.demonstrate import demonstrate_actual_onnx_memory_release
     from onnxmem.errors import (
         BudgetExceeded,
         ModelError,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
     from onnxmem.runtime.isolated import IsolatedSession
+    from onnxmem.runtime.release import release
+    from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
 _HOME = {
@@ -52,11 +55,14 @@ _HOME = {
     "SessionLost": "errors",
     "Unknown": "unknown",
     "UsageError": "errors",
+    "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
     "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
+    "release": "runtime.release",
     "solve": "plan.strategies",
+    "track_onnx_runtime_memory_release": "track",
     "validate": "plan.validate",
     "write_plan": "plan.table",
     "write_problem": "plan.table",
@@ -82,11 +88,14 @@ __all__ = [
     "SessionLost",
     "Unknown",
     "UsageError",
+    "demonstrate_actual_onnx_memory_release",
     "estimate",
     "measure",
     "read_plan",
     "read_problem",
+    "release",
     "solve",
+    "track_onnx_runtime_memory_release",
     "validate",
     "write_plan",
     "write_problem",

@@ -39,9 +39,20 @@ class Step:
     @property
     def model_mappings(self) -> int | Unknown:
         """How many mappings of the model's files there are."""
+        files = self._model_files
+        return files if isinstance(files, Unknown) else files.mappings
+
+    @property
+    def model_mapped(self) -> Bytes:
+        """How much of the model's files is resident through them."""
+        files = self._model_files
+        return files if isinstance(files, Unknown) else files.rss - files.anon
+
+    @property
+    def _model_files(self) -> Kind | Unknown:
         if isinstance(self.made_of, Unknown):
             return self.made_of
-        return next(kind.mappings for kind in self.made_of if kind.name == "model files")
+        return next(kind for kind in self.made_of if kind.name == "model files")
 
 
 @dataclass(frozen=True)
@@ -67,33 +78,41 @@ class Ladder:
         return self.steps[-2]
 
     @property
-    def growth_anon(self) -> Bytes:
-        """Anonymous memory that the model brought."""
-        return _less(self.full.reading.anon, self.before.reading.anon)
-
-    @property
-    def left_anon(self) -> Bytes:
-        """Of it, what the ladder left, the end of the process aside."""
-        return _less(self.last.reading.anon, self.before.reading.anon)
-
-    @property
     def growth(self) -> Bytes:
-        """Resident memory that the model brought."""
+        """Resident memory (RSS) that the model brought, touched pages of ONNX Runtime's library included."""
         return _less(self.full.reading.rss, self.before.reading.rss)
 
     @property
     def left(self) -> Bytes:
-        """Of it, what the ladder left."""
+        """Of it, what the ladder left, the end of the process aside."""
         return _less(self.last.reading.rss, self.before.reading.rss)
 
     @property
+    def growth_anon(self) -> Bytes:
+        """Anonymous memory that the model brought: weights in the heap, packed weights, arenas."""
+        return _less(self.full.reading.anon, self.before.reading.anon)
+
+    @property
+    def left_anon(self) -> Bytes:
+        """Of it, what the ladder left."""
+        return _less(self.last.reading.anon, self.before.reading.anon)
+
+    @property
     def released_fraction(self) -> float | Unknown:
-        """The part of the anonymous growth that came back without the process ending. The rest is not the model's."""
+        """The part of the model's memory, anonymous and mapped from its files, that came back before the process ended.
+
+        Pages of libraries are not counted: they are the system's cache of a file, shared, and dropped when need be.
+        """
+        return _fraction(_sum(self.growth_anon, self.full.model_mapped), _sum(self.left_anon, self.last.model_mapped))
+
+    @property
+    def released_fraction_anon(self) -> float | Unknown:
+        """The same of anonymous memory alone."""
         return _fraction(self.growth_anon, self.left_anon)
 
     @property
     def released_fraction_rss(self) -> float | Unknown:
-        """The same of all resident memory, touched pages of ONNX Runtime's own library included."""
+        """The same of all resident memory, libraries included."""
         return _fraction(self.growth, self.left)
 
     @property
@@ -148,6 +167,12 @@ def _less(one: Bytes, other: Bytes) -> Bytes:
     if isinstance(one, Unknown):
         return one
     return other if isinstance(other, Unknown) else one - other
+
+
+def _sum(one: Bytes, other: Bytes) -> Bytes:
+    if isinstance(one, Unknown):
+        return one
+    return other if isinstance(other, Unknown) else one + other
 
 
 def _fraction(growth: Bytes, left: Bytes) -> float | Unknown:

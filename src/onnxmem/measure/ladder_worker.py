@@ -23,13 +23,10 @@ class LadderWorker(Worker):
         self.close, self.trim = release.close, trim.trim
         return facts
 
-    def phase(self, name: str, work: Any) -> None:
-        if name != "release":
-            super().phase(name, work)
-            return
+    def let_go(self) -> None:
         steps = (self.drop, self.collect, self.shrink, self.destroy, self.give_back, self.unmap)
         for rung, step in zip(RUNGS, steps, strict=True):
-            super().phase(rung, step)
+            self.phase(rung, step)
 
     def drop(self) -> dict[str, Any]:
         """Forget the outputs and one of two names of the session: what `del session` does while others hold it."""

@@ -78,6 +78,9 @@ class Worker:
         self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
         if self.task["profile"]:
             self.say({"profile": self.session.end_profiling()})
+        self.let_go()
+
+    def let_go(self) -> None:
         self.phase("release", self.release)
         if sys.platform == "linux":
             import ctypes  # noqa: PLC0415  it is there already
