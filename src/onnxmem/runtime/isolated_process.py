@@ -20,6 +20,10 @@ from onnxmem.runtime.wire import Parcel, unpack
 
 _PATIENCE = 5.0
 _SPARE_SLOTS = 4
+# Each slot that outputs lie in is a mapping and a descriptor here and there. A caller that gathers outputs by the
+# thousand would run out of them, and for small ones a copy is cheaper than the bookkeeping: those are copied out.
+_MOST_LENT = 8
+_SMALL = 64 * 1024
 _PROGRAM = "import sys; sys.path[:] = {}; from onnxmem.runtime.isolated_worker import main; main({}, {})"
 
 
@@ -160,7 +164,12 @@ class Lane:
             self._slots[number] = Slot.adopt(number, reply["size"], descriptors[0])
         else:
             self._free.remove(number)
-        # All outputs are views of this array; when the last of them is gone, so is it, and the slot is free again.
         memory = self._slots[number].view()
-        weakref.finalize(memory, self._returned.append, number).atexit = False
+        lent = len(self._slots) - len(self._free) - len(self._returned)
+        if reply["used"] <= _SMALL or lent > _MOST_LENT:
+            memory = memory[: reply["used"]].copy()
+            self._free.append(number)
+        else:
+            # All outputs are views of this array; when the last of them is gone, so is it, and the slot is free again.
+            weakref.finalize(memory, self._returned.append, number).atexit = False
         return [unpack(description, memory) for description in reply["outputs"]]

@@ -18,6 +18,7 @@ from typing import Any
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.runtime.channel import Channel, Gone
 from onnxmem.runtime.slots import Slot
+from onnxmem.runtime.trim import trim
 from onnxmem.runtime.wire import Parcel, unpack
 
 
@@ -34,6 +35,7 @@ def main(descriptor: int, parent: int) -> None:
         request, _ = control.receive()
         try:
             session = _load(request)
+            trim()  # loading leaves temporary copies of weights behind, freed but still resident
             control.send({"session": _describe(session)})
         except Exception as error:
             control.send({"error": _failure(error)})
@@ -141,7 +143,7 @@ class _Lane:
         except Exception as error:
             self.channel.send({"error": _failure(error)})
             return
-        message = {"outputs": reply, "slot": slot.number, "size": slot.size}
+        message = {"outputs": reply, "slot": slot.number, "size": slot.size, "used": parcel.size}
         self.channel.send(message, [slot.descriptor] if new else [])
         slot.handed_over()
 
