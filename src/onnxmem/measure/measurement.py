@@ -237,6 +237,7 @@ def _node(node: NodeMemory) -> dict[str, Any]:
     return {
         "name": node.name,
         "op": node.op,
+        "times": node.times,
         **{name: None if isinstance(value, Unknown) else value for name, value in figures.items()},
         "seconds": node.seconds,
         "unknown": {name: value.reason for name, value in figures.items() if isinstance(value, Unknown)},

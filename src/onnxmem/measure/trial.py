@@ -21,6 +21,7 @@ from onnxmem.errors import UsageError
 from onnxmem.measure import probes, smaps
 from onnxmem.measure.limit import Limit
 from onnxmem.measure.probes import Bytes, Peak, Reading, Sample, Sampler
+from onnxmem.measure.worker import NO_MEMORY
 from onnxmem.unknown import Unknown
 
 PHASES = ("start", "import", "inputs", "load", "first run", "steady runs", "release", "trim", "exit")
@@ -114,9 +115,9 @@ class Trial:
 class _Log:
     """What is known so far; grows message by message."""
 
+    began: float
     phases: list[Phase] = field(default_factory=list)
-    current: str | None = None
-    began: float = 0.0
+    current: str | None = "start"
     before: Bytes = field(default_factory=lambda: Unknown("the process had not begun"))
     refused: Unknown | None = None
     error: Mapping[str, Any] | None = None
@@ -142,7 +143,7 @@ def run_trial(
         child = _spawn(said, worker, memory_limit is not None)
         try:
             limit.admit(child.pid)
-            log = _Log()
+            log = _Log(spawned)
             whole = {**task, "rlimits": limit.rlimits, "parent": os.getpid(), "spawned": spawned}
             _answer(child, json.dumps(whole).encode())
             with Sampler(child.pid) as sampler:
@@ -233,9 +234,9 @@ def _hear(
         log.current = message["begin"]
         if on_phase:
             on_phase(log.current, child.pid)
-        # The first phase began with the process, and so did its peak.
-        log.refused = probes.reset_peak(child.pid) if log.current != "start" else None
-        log.began = time.monotonic()
+        if log.current != "start":  # which began with the process, and so did its peak
+            log.refused = probes.reset_peak(child.pid)
+            log.began = time.monotonic()
         _answer(child)
     elif "end" in message:
         log.error = message.get("error")
@@ -339,7 +340,7 @@ def _death(phase: str | None, code: int, said: str, *, oom: bool) -> Verdict:
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
     if oom:
         return Verdict("out of memory", phase, "the kernel killed it for memory")
-    if any(sign in said for sign in ("bad_alloc", "MemoryError", "annot allocate memory")):
+    if any(sign in said for sign in NO_MEMORY):
         return Verdict("out of memory", phase, last)
     if code == -signal.SIGKILL:
         return Verdict("killed", phase, "it got SIGKILL from outside, and no out-of-memory kill was counted")

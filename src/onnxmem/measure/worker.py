@@ -27,8 +27,8 @@ import sys
 import time
 from typing import Any
 
-# What allocation failures look like when they come as text: from C++, from the loader, from ONNX Runtime's arena.
-_NO_MEMORY = ("bad_alloc", "annot allocate memory", "Failed to allocate memory", "bad allocation")
+# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS.
+NO_MEMORY = ("MemoryError", "bad_alloc", "annot allocate memory", "ailed to allocate memory", "Memory allocation still")
 
 
 class _Stopped(Exception):
@@ -57,8 +57,8 @@ class Worker:
             facts = work() or {}
         except Exception as error:  # whatever a model, its runtime or its inputs can raise is a result
             seconds = time.monotonic() - began
-            text = " ".join(str(error).split())
-            lack = isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY)
+            text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+            lack = isinstance(error, MemoryError) or any(sign in text for sign in NO_MEMORY)
             kind = "out of memory" if lack else "refused" if hasattr(error, "hint") else "failed"
             what = {"kind": kind, "type": type(error).__name__, "message": text, "hint": getattr(error, "hint", "")}
             self.border({"end": name, "seconds": seconds, "error": what})
@@ -96,9 +96,10 @@ class Worker:
         import numpy  # noqa: PLC0415
         import onnxruntime  # noqa: PLC0415
 
+        from onnxmem.errors import UsageError  # noqa: PLC0415
         from onnxmem.runtime.modes import find_mode  # noqa: PLC0415
 
-        self.find_mode = find_mode
+        self.find_mode, self.usage_error = find_mode, UsageError
         self.gc, self.sha256, self.numpy, self.ort = gc, hashlib.sha256, numpy, onnxruntime
         return {"onnxruntime": onnxruntime.__version__}
 
@@ -112,12 +113,19 @@ class Worker:
         if self.task["threads"] is not None:
             options.intra_op_num_threads = self.task["threads"]
         for name, value in {**mode.options, **self.task["options"]}.items():
-            current = getattr(options, name)
-            enumeration = isinstance(value, str) and not isinstance(current, str)
-            setattr(options, name, getattr(type(current), value) if enumeration else value)
+            self.set_option(options, name, value)
         for name, value in {**mode.config, **self.task["config"]}.items():
             options.add_session_config_entry(name, value)
         self.session = self.ort.InferenceSession(self.task["model"], options, providers=["CPUExecutionProvider"])
+
+    def set_option(self, options: Any, name: str, value: Any) -> None:
+        try:
+            current = getattr(options, name)
+            enumeration = isinstance(value, str) and not isinstance(current, str)
+            setattr(options, name, getattr(type(current), value) if enumeration else value)
+        except (AttributeError, TypeError) as error:
+            known = ", ".join(n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n)))
+            raise self.usage_error(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
 
     def run_model(self, times: int) -> None:
         for number in range(times):

@@ -18,7 +18,7 @@ from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 
 _MIB = 2**20
-_NAME = 36
+_NAME = 32
 # The borders at which it is worth asking what the memory is: before the model, with it, in use, and after it.
 _SHOWN_KINDS = ("import", "load", "steady runs", "release", "trim")
 
@@ -111,6 +111,9 @@ def _summary(measurement: Measurement) -> Table:
             if spread:
                 what = f"between the {len(measurement.trials)} repetitions, peak RSS in phase '{name}'"
                 table.add_row("spread", format_bytes(spread[1] - spread[0]), what)
+    group = max((peak for phase in measurement.phases if isinstance(peak := phase.cgroup_peak, int)), default=None)
+    if group is not None:
+        table.add_row("control group", format_bytes(group), "its memory.peak: all its processes ever, and page cache")
     outputs = measurement.outputs_sha256
     if isinstance(outputs, str):
         table.add_row("outputs", outputs[:12], "the beginning of their SHA-256, the same in all runs")
@@ -143,19 +146,22 @@ def _nodes(runtime: RuntimeMemory) -> list[RenderableType]:
     if isinstance(runtime.nodes, Unknown):
         return ["", Text(f"By node: unknown, {printable(runtime.nodes.reason)}", style="yellow")]
     figures = _table()
-    figures.add_row("weights", _size(runtime.weights), "that kernels read as they are")
-    figures.add_row("packed weights", _size(runtime.packed), "in the arena before the first node, with small constants")
-    figures.add_row("arena held", _size(runtime.arena_held), "taken from the system")
-    figures.add_row("arena in use", _size(runtime.arena_peak), "at most, packed weights included")
+    for name, value, words in (
+        ("weights", runtime.weights, "that kernels read as they are"),
+        ("packed weights", runtime.packed, "in the arena before the first node, with small constants"),
+        ("arena held", runtime.arena_held, "taken from the system"),
+        ("arena in use", runtime.arena_peak, "at most since the session began, packed weights included"),
+    ):
+        figures.add_row(name, _size(value), value.reason if isinstance(value, Unknown) else words)
     table = Table(box=None, pad_edge=False, header_style="dim", title="Nodes to blame", title_justify="left")
     table.title_style = "bold"
-    table.add_column("MiB", no_wrap=True, max_width=_NAME)
+    table.add_column("", no_wrap=True, max_width=_NAME)
     table.add_column("", no_wrap=True, style="dim", max_width=16, overflow="ellipsis")
     for name in ("outputs", "scratch", "in use after"):
         table.add_column(name, justify="right", no_wrap=True)
     for node in runtime.blamed:
         name = shorten_path(printable(node.name), _NAME)
-        table.add_row(name, printable(node.op), _mib(node.dynamic), _mib(node.temporary), _mib(node.in_use))
+        table.add_row(name, printable(node.op), _size(node.dynamic), _size(node.temporary), _size(node.in_use))
     title = Text("ONNX Runtime's own figures, from a separate run without memory pattern", style="bold")
     parts: list[RenderableType] = ["", title, figures]
     return [*parts, "", table] if runtime.blamed else parts
@@ -165,7 +171,8 @@ def _circumstances(measurement: Measurement) -> list[RenderableType]:
     where, trial = measurement.environment, measurement.trial
     overhead = trial.overhead
     own = _size(overhead.child_bytes)
-    share = overhead.sampler_seconds / max(sum(phase.seconds for phase in trial.phases), 1e-9)
+    watched = trial.timeline[-1].at - trial.timeline[0].at if trial.timeline else 0.0
+    share = overhead.sampler_seconds / watched if watched else 0.0
     lines: list[RenderableType] = [
         Text(
             f"Measured with ONNX Runtime {where.onnxruntime}, Python {where.python}, {where.libc}, "
