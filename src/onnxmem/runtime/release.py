@@ -108,11 +108,15 @@ def difference(before: Bytes, after: Bytes) -> Bytes:
 
 
 def _is_native(value: Any) -> bool:
-    """Whether a value comes from the runtime's native part, is a method of it, or a list with such values."""
+    """Whether a value comes from the runtime's native part, is a method of it, or a list with such values.
+
+    Bindings and OrtValues are thin covers of native ones. Another session is none of ours, even if this one holds it.
+    """
     if isinstance(value, list | tuple):
         return any(map(_is_native, value))
     kind = type(getattr(value, "__self__", value))
-    return kind.__module__.startswith("onnxruntime.capi")
+    native = kind.__module__ == "onnxruntime.capi.onnxruntime_pybind11_state"
+    return native or (kind.__module__.startswith("onnxruntime.") and kind.__name__ in ("IOBinding", "OrtValue"))
 
 
 def _refuse(*_: Any, **__: Any) -> None:
