@@ -19,6 +19,8 @@ class Tensor:
     shape: tuple[Dim, ...] | None
     size: Dim | Unknown
     """Bytes."""
+    runtime_shape: tuple[int | str | None, ...] | None = None
+    """What ONNX Runtime knew of the shape, where it told us: it overwrites nothing on a guess."""
 
 
 @dataclass(frozen=True)

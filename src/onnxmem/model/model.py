@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from onnx import GraphProto, ModelProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TypeProto
 
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.model.bindings import free_dimensions, input_shapes
-from onnxmem.model.dims import Dim, ceil_div, product, substitute, symbols_of
+from onnxmem.model.dims import Dim, ceil_div, product, substitute, symbol, symbols_of
 from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
@@ -92,8 +92,12 @@ class Model:
                 if view == "optimized":
                     raise
                 notes.append(f"{error}; this is the graph as in the file")
-        scope, reasons = self._infer(proto, shapes, time_limit)
+        known = {name: (bindings or {}).get(name, symbol(name)) for name in self.dimensions}
+        scope, reasons = self._infer(proto, shapes, known, time_limit)
         graph = _build(proto.graph, scope, reasons, self.folder if seen == "raw" else None)
+        if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
+            # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
+            graph = replace(graph, numbering="file")
         # Old files list their weights as inputs too, and the list outlives the weights that the optimizer folds away.
         graph = replace(
             graph,
@@ -113,22 +117,22 @@ class Model:
         return self._cache[key]
 
     def _infer(
-        self, proto: ModelProto, shapes: Mapping[str, tuple[Dim, ...]], time_limit: float
+        self, proto: ModelProto, shapes: Mapping[str, tuple[Dim, ...]], known: Mapping[str, Dim], time_limit: float
     ) -> tuple[Scope, dict[str, str]]:
-        scope, reasons = infer_shapes(proto, shapes, known_names=self.dimensions, time_limit=time_limit)
+        scope, reasons = infer_shapes(proto, shapes, known=known, time_limit=time_limit)
         complete = all(_known(kind) for kind in scope.types.values())
         if complete or len(_numeric(shapes)) < len(self.inputs):
             return scope, reasons
         # ONNX Runtime has schemas for its own operators that ONNX lacks: with numbers for all inputs, let it infer too.
         try:
-            told = optimize(_asking_for_shapes(proto), self.folder, "disabled", _numeric(shapes))
+            told = optimize(proto, self.folder, "disabled", _numeric(shapes))
         except ModelError:
             return scope, reasons
         richer = ModelProto()
         richer.CopyFrom(proto)
         del richer.graph.value_info[:]
         richer.graph.value_info.extend(told.graph.value_info)
-        return infer_shapes(richer, shapes, known_names=self.dimensions, time_limit=time_limit)
+        return infer_shapes(richer, shapes, known=known, time_limit=time_limit)
 
 
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:
@@ -141,14 +145,8 @@ def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]
     return found
 
 
-def _asking_for_shapes(proto: ModelProto) -> ModelProto:
-    """The model with an empty entry for every tensor: ONNX Runtime saves shapes only of names that are listed."""
-    asking = ModelProto()
-    asking.CopyFrom(proto)
-    listed = {value.name for value in (*proto.graph.value_info, *proto.graph.output, *proto.graph.input)}
-    for name in (name for node in proto.graph.node for name in node.output if name and name not in listed):
-        asking.graph.value_info.append(ValueInfoProto(name=name))
-    return asking
+def _outputs(graph: GraphProto) -> list[list[str]]:
+    return [list(node.output) for node in graph.node if not is_constant(node)]
 
 
 def _number(node: Node, numbers: Mapping[str, int]) -> int:
@@ -162,6 +160,7 @@ def _known(kind: TensorType) -> bool:
 def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: Path | None) -> Graph:
     stored = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
     inputs = tuple(value.name for value in proto.input if value.name not in stored)
+    told = {} if folder else {value.name: _runtime_shape(value.type) for value in proto.value_info}
     nodes, tensors = [], {name: _tensor(name, scope.types.get(name), reasons) for name in inputs}
     for index, node in enumerate(proto.node):
         if is_constant(node):
@@ -171,7 +170,8 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
             for k, graph in enumerate(subgraphs_of(node))
         )
         nodes.append(Node(index, node.name, node.op_type, node.domain, tuple(node.input), tuple(node.output), graphs))
-        tensors.update({name: _tensor(name, scope.types.get(name), reasons) for name in node.output if name})
+        for name in filter(None, node.output):
+            tensors[name] = replace(_tensor(name, scope.types.get(name), reasons), runtime_shape=told.get(name))
     return Graph(
         proto.name,
         tuple(nodes),
@@ -201,3 +201,14 @@ def _tensor(name: str, kind: TensorType | None, reasons: Mapping[str, str]) -> T
         what = "a string has no fixed size" if dtype == "string" else f"elements of type {dtype} have no known size"
         return Tensor(name, dtype, kind.shape, Unknown(what))
     return Tensor(name, dtype, kind.shape, ceil_div(product(kind.shape) * width, 8))
+
+
+def _runtime_shape(proto: TypeProto) -> tuple[int | str | None, ...] | None:
+    """A shape as ONNX Runtime saved it: numbers, names it knows to be equal, and None for what it cannot tell."""
+    if proto.WhichOneof("value") != "tensor_type":
+        return None
+    if not proto.tensor_type.HasField("shape"):
+        return (None,)
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in proto.tensor_type.shape.dim
+    )

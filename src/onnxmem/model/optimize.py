@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.model.weights import constant_value, is_constant, tensor_bytes
@@ -138,6 +138,10 @@ def write_skeleton(model: ModelProto, folder: Path, path: Path, fixed: Mapping[s
         else:
             largest = max(largest, size)
             skeleton.graph.initializer.append(_zeros(tensor, size))
+    # ONNX Runtime saves the shapes it inferred only of tensors that are listed; an empty entry is enough.
+    listed = {v.name for v in (*skeleton.graph.value_info, *skeleton.graph.output, *skeleton.graph.input)}
+    made = (name for node in skeleton.graph.node for name in node.output if name)
+    skeleton.graph.value_info.extend(ValueInfoProto(name=name) for name in made if name not in listed)
     for value in skeleton.graph.input:
         for dim, number in zip(value.type.tensor_type.shape.dim, fixed.get(value.name, ()), strict=False):
             dim.dim_value = number

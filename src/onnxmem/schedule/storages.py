@@ -105,6 +105,14 @@ def _aliases(graph: Graph) -> dict[str, str]:
     return root
 
 
+def _certainly_equal(before: Tensor, after: Tensor) -> bool:
+    """Would ONNX Runtime see that the two have the same size? It compares shapes, and only what it knows of them."""
+    if before.shape != after.shape or before.size != after.size:
+        return False
+    known = [tensor.runtime_shape for tensor in (before, after) if tensor.runtime_shape is not None]
+    return all(None not in shape for shape in known) and (len(known) < 2 or known[0] == known[1])
+
+
 def _overwrites(
     node: Node, graph: Graph, root: dict[str, str], index_of: dict[str, int]
 ) -> tuple[tuple[int, int], ...]:
@@ -117,8 +125,7 @@ def _overwrites(
     before, after = graph.tensors.get(source), graph.tensors.get(target)
     if target in graph.outputs or reads != 1 or before is None or after is None:
         return ()
-    # ONNX Runtime compares shapes, not bytes: a view of the same size in another shape is left alone.
-    if before.shape != after.shape or before.size != after.size:
+    if not _certainly_equal(before, after):
         return ()
     old, new = index_of.get(root.get(source, source)), index_of.get(root.get(target, target))
     return () if old is None or new is None else ((old, new),)

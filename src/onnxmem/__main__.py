@@ -1,0 +1,5 @@
+"""`python -m onnxmem` is `onnxmem`."""
+
+from onnxmem.cli import main
+
+main()

@@ -1,0 +1,311 @@
+"""The verbs as a user types them: on good models, and on everything that can be wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxmem import zoo
+from onnxmem.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Type a command in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def type_it(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["onnxmem", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capfd.readouterr()
+        code = stopped.value.code
+        return (code if isinstance(code, int) else 0), captured.out, captured.err
+
+    return type_it
+
+
+@pytest.fixture(scope="session")
+def unet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "unet.onnx"
+    onnx.save(zoo.build("unet", channels=4), path)
+    return path
+
+
+def chain(*, nodes: list[onnx.NodeProto] | None = None, **changes: Any) -> onnx.ModelProto:
+    """A tiny model, to be spoiled."""
+    graph = helper.make_graph(
+        nodes if nodes is not None else [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Exp", ["y"], ["z"])],
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 4])],
+        **changes,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+# Good input
+
+
+def test_estimate_answers_in_the_promised_keys(run: Run, unet: Path) -> None:
+    code, out, err = run("estimate", unet, "--shape", "image=1x3x64x64", "--json")
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert document["schema"] == "onnxmem.estimate/1"
+    assert document["weights_bytes"] > 0
+    activations = document["activations"]
+    assert activations["naive_bytes"] >= activations["lower_bound_bytes"] > 0
+    names = [strategy["name"] for strategy in activations["strategies"]]
+    assert names == ["naive", "greedy_by_size", "greedy_by_breadth", "first_fit", "best_fit", "best"]
+    for strategy in activations["strategies"]:
+        assert strategy["peak_bytes"] >= activations["lower_bound_bytes"]
+        assert strategy["optimal"] == (strategy["peak_bytes"] == activations["lower_bound_bytes"])
+        assert isinstance(strategy["seconds"], float)
+    assert activations["strategies"][-1]["peak_bytes"] == min(s["peak_bytes"] for s in activations["strategies"])
+    assert document["formula"] is None, "all dimensions were given"
+
+
+def test_estimate_without_sizes_gives_a_formula_that_is_right(run: Run, unet: Path) -> None:
+    _, out, _ = run("estimate", unet, "--json")
+    formula = json.loads(out)["formula"]
+    assert formula["dims"] == ["batch", "height", "width"]
+    peak = formula["peak_bytes"].replace("^", "**")
+    for batch, height, width in ((1, 64, 64), (3, 8, 16), (2, 128, 64)):
+        _, out, _ = run(
+            "estimate", unet, "--dim", f"batch={batch}", "--dim", f"height={height}", "--dim", f"width={width}",
+            "--alignment", 1, "--json",
+        )  # fmt: skip
+        expected = eval(peak, {}, {"batch": batch, "height": height, "width": width, "max": max})
+        assert json.loads(out)["activations"]["lower_bound_bytes"] == expected
+
+
+def test_estimate_states_what_it_assumed(run: Run, unet: Path) -> None:
+    code, out, _ = run("estimate", unet)
+    assert code == 0
+    assert "assumed batch=1, height=224, width=224" in out
+    assert "height a multiple of 8" in out
+    assert "Alive at the peak" in out
+
+
+def test_estimate_lists_every_tensor(run: Run, unet: Path, tmp_path: Path) -> None:
+    _, out, _ = run("estimate", unet, "--dim", "batch=1", "--tensors", "t.csv", "--json", "--no-alias", "--no-in-place")
+    rows = list(csv.DictReader((tmp_path / "t.csv").open()))
+    document = json.loads(out)
+    assert sum(int(row["size"]) for row in rows) <= document["activations"]["naive_bytes"]
+    assert len(rows) == document["activations"]["count"]
+    assert {"name", "dtype", "shape", "size", "lower", "upper", "offset"} <= rows[0].keys()
+    assert all(int(row["offset"]) % 64 == 0 for row in rows)
+
+
+def test_shapes_can_come_from_a_feeds_file(run: Run, unet: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "feeds.npz", image=np.zeros((2, 3, 32, 64), np.float32))
+    code, out, _ = run("estimate", unet, "--inputs", "feeds.npz", "--json")
+    assert code == 0
+    assert json.loads(out)["dims"]["given"] == {"batch": 2, "height": 32, "width": 64}
+
+
+def test_plan_writes_a_plan_and_a_picture(run: Run, unet: Path, tmp_path: Path) -> None:
+    code, out, _ = run("plan", unet, "--shape", "image=1x3x64x64", "-o", "plan.csv", "--picture", "map.svg", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["peak_bytes"] >= document["lower_bound_bytes"]
+    assert document["strategy"] == "best"
+    assert (tmp_path / "plan.csv").read_text().startswith("id,lower,upper,size,offset\n")
+    assert (tmp_path / "map.svg").read_text().lstrip().startswith("<svg")
+    # A plan is a problem too: reading it again gives the same bound.
+    code, again, _ = run("plan", "plan.csv", "--alignment", 64, "--json")
+    assert json.loads(again)["lower_bound_bytes"] == document["lower_bound_bytes"]
+
+
+def test_plan_places_a_csv_within_its_capacity(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,10\nb,1,3,20\nc,2,4,10\n")
+    code, out, _ = run("plan", "p.csv", "--capacity", 30, "--json")
+    assert (code, json.loads(out)["fits"], json.loads(out)["optimal"]) == (0, True, True)
+    code, out, err = run("plan", "p.csv", "--capacity", 29)
+    assert (code, out) == (1, "")
+    assert "30 B are live at step 1" in err
+    code, out, _ = run("plan", "p.csv", "--strategy", "naive", "--capacity", 35)
+    assert code == 1
+    assert "does NOT fit" in out
+
+
+def test_a_strategy_of_ones_own_is_validated(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,10\nb,1,3,20\n")
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\nfrom onnxmem import Plan\n"
+        "def plan(problem): return Plan(problem, np.array([20, 0]))\n"
+        "def overlapping(problem): return Plan(problem, np.zeros(2, dtype=np.int64))\n"
+        "def broken(problem): return 1 / 0\n"
+        "def nothing(problem): return None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, _ = run("plan", "p.csv", "--strategy", "mine:plan", "--json")
+    assert (code, json.loads(out)["peak_bytes"]) == (0, 30)
+    for name, complaint in (("overlapping", "overlap"), ("broken", "ZeroDivisionError"), ("nothing", "did not return")):
+        code, _, err = run("plan", "p.csv", "--strategy", f"mine:{name}")
+        assert code == 3
+        assert complaint in err
+
+
+def test_demo_ends_with_a_picture(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("demo")
+    assert code == 0
+    assert "times less" in out
+    assert (tmp_path / "onnxmem-demo" / "memory-map.svg").stat().st_size > 1000
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_command_runs_as_a_program(unet: Path) -> None:
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "80"}
+    command = [sys.executable, "-m", "onnxmem", "plan", str(unet), "--dim", "batch=1"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(unet: Path) -> None:
+    command = f"{sys.executable} -m onnxmem estimate {unet} | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Bad input: one sentence, the right code, nothing written
+
+
+def spoiled() -> dict[str, tuple[bytes, int, str]]:
+    relu, exp = helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Exp", ["y"], ["z"])
+    good = chain().SerializeToString()
+    return {
+        "not a model": (b"PK\x03\x04 something else entirely", 3, "is not an ONNX model"),
+        "text": (b"hello\n", 3, "is not an ONNX model"),
+        "nothing": (b"", 3, "is not an ONNX model"),
+        "truncated": (good[: len(good) // 2], 3, "is not an ONNX model"),
+        "lfs pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", 3, "Git LFS pointer"),
+        "ort format": (b"\x00\x00\x00\x00ORTM" + bytes(64), 3, "ORT format"),
+        "empty graph": (chain(nodes=[]).SerializeToString(), 3, "empty graph"),
+        "cycle": (
+            chain(
+                nodes=[helper.make_node("Add", ["x", "z"], ["y"], name="loop"), helper.make_node("Exp", ["y"], ["z"])]
+            ).SerializeToString(),
+            3,
+            "cycle",
+        ),
+        "duplicate names": (chain(nodes=[relu, exp, relu]).SerializeToString(), 3, "defined twice"),
+        "undefined name": (
+            chain(nodes=[helper.make_node("Exp", ["missing"], ["z"])]).SerializeToString(),
+            3,
+            "which nothing produces",
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", spoiled())
+@pytest.mark.parametrize("verb", ["estimate", "plan"])
+def test_a_bad_model_is_one_sentence(run: Run, tmp_path: Path, case: str, verb: str) -> None:
+    content, expected_code, complaint = spoiled()[case]
+    (tmp_path / "bad.onnx").write_bytes(content)
+    extra = ["-o", "plan.csv", "--picture", "map.svg"] if verb == "plan" else ["--tensors", "t.csv"]
+    code, out, err = run(verb, "bad.onnx", *extra)
+    assert (code, out) == (expected_code, "")
+    first, *rest = err.splitlines()
+    assert first.startswith("onnxmem: ")
+    assert complaint in first
+    assert all(line.startswith("hint: ") for line in rest)
+    assert os.listdir(tmp_path) == ["bad.onnx"], "nothing may be written"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint", "hint"),
+    [
+        (["--dim", "hight=3"], "no free dimension 'hight'", "batch, height, width"),
+        (["--shape", "img=1x3x8x8"], "no input 'img'", "image"),
+        (["--shape", "image=1x4x8x8"], "fixed at 3, not 4", ""),
+        (["--shape", "image=1x3x8"], "has 4 dimensions", ""),
+        (["--shape", "image"], "is not a shape", "input=1x3x640x640"),
+        (["--dim", "batch=-1"], "is not a dimension", "name=8"),
+        (["--dim", "batch=2", "--shape", "image=1x3x8x8"], "given as both", ""),
+        (["--order", "alphabetical"], "no order 'alphabetical'", "ort-default"),
+        (["--view", "x-ray"], "no view 'x-ray'", "raw, optimized"),
+        (["--level", "999"], "no optimization level '999'", "extended"),
+        (["--inputs", "nowhere.npz"], "cannot read 'nowhere.npz'", ""),
+        (["--alignment", "0"], "alignment must be at least 1", ""),
+        (["--strategy", "magic"], "no strategy 'magic'", "greedy_by_size"),
+        (["--strategy", "no.such:thing"], "cannot be imported", ""),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_would_be_right(
+    run: Run, unet: Path, arguments: list[str], complaint: str, hint: str
+) -> None:
+    code, out, err = run("plan", unet, *arguments, "-o", "plan.csv")
+    assert (code, out) == (2, "")
+    assert complaint in err.splitlines()[0]
+    assert hint in err
+    assert not Path("plan.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "no column 'id'"),
+        ("id,lower,upper\na,0,1\n", "no column 'size'"),
+        ("id,lower,upper,size\na,0,1\n", "line 2 has 3 fields instead of 4"),
+        ("id,lower,upper,size\na,0,1,ten\n", "line 2: 'ten' is not a 64-bit integer"),
+        ("id,lower,upper,size\na,0,1,-5\n", "negative size"),
+        ("id,lower,upper,size\na,2,1,5\n", "empty lifetime"),
+        ("id,lower,upper,size\na,0,1,5\na,0,1,5\n", "appears twice"),
+        ("id,lower,upper,size\na,0,1,99999999999999999999\n", "not a 64-bit integer"),
+    ],
+)
+def test_a_malformed_csv_is_one_sentence(run: Run, tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "bad.csv").write_text(content)
+    code, out, err = run("plan", "bad.csv", "-o", "plan.csv")
+    assert (code, out) == (3, "")
+    assert complaint in err.splitlines()[0]
+    assert os.listdir(tmp_path) == ["bad.csv"]
+
+
+def test_files_that_are_not_there_or_not_writable(run: Run, unet: Path, tmp_path: Path) -> None:
+    for arguments in (["estimate", "nowhere.onnx"], ["plan", "nowhere.csv"], ["estimate", tmp_path]):
+        code, _, err = run(*arguments)
+        assert code == 2
+        assert "cannot read" in err
+    code, _, err = run("plan", unet, "-o", "no/such/folder/plan.csv")
+    assert code == 2
+    assert "cannot write" in err
+    code, _, err = run("plan", unet, "--picture", "map.gif")
+    assert code == 2
+
+
+def test_an_operator_that_onnx_runtime_lacks_falls_back_to_the_raw_graph(run: Run, tmp_path: Path) -> None:
+    custom = helper.make_node("Mystery", ["x"], ["y"], domain="com.example")
+    model = chain(nodes=[custom, helper.make_node("Exp", ["y"], ["z"])])
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    onnx.save(model, tmp_path / "custom.onnx")
+    code, out, _ = run("estimate", "custom.onnx", "--dim", "N=2", "--json")
+    document = json.loads(out)
+    assert (code, document["view"]) == (0, "raw")
+    assert "cannot load" in document["notes"][0]
+    assert [entry["name"] for entry in document["activations"]["unknown"]] == ["y"]
+    code, _, err = run("estimate", "custom.onnx", "--view", "optimized")
+    assert code == 3
+    assert "ONNX Runtime cannot load the model" in err
+
+
+def test_debug_shows_where_an_error_comes_from() -> None:
+    command = [sys.executable, "-m", "onnxmem", "estimate", "nowhere.onnx", "--debug"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr

@@ -1,0 +1,49 @@
+"""The documentation and the command line say the same."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from onnxmem.cli import app
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_every_verb_has_a_transcript_in_the_readme(verb: str) -> None:
+    assert f"$ onnxmem {verb}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_every_verb_and_option_is_in_the_reference(verb: str) -> None:
+    reference = (ROOT / "docs" / "cli.md").read_text()
+    section = re.search(rf"^## onnxmem {verb}$(.*?)(?=^## |\Z)", reference, re.MULTILINE | re.DOTALL)
+    assert section, f"docs/cli.md has no section on {verb}"
+    for parameter in COMMANDS[verb].params:
+        if parameter.param_type_name == "option":
+            assert f"`{parameter.opts[0]}`" in section[1], f"{verb} {parameter.opts[0]} is not documented"
+        assert parameter.param_type_name == "argument" or parameter.help, f"{verb} {parameter.opts[0]} has no help"
+
+
+@pytest.mark.parametrize("page", ["layout.md", "memory.md", "cli.md"])
+def test_pages_that_the_readme_promises_exist(page: str) -> None:
+    assert f"docs/{page}" in (ROOT / "README.md").read_text()
+    assert (ROOT / "docs" / page).is_file()
+
+
+def test_every_room_is_on_the_layout_page() -> None:
+    layout = (ROOT / "docs" / "layout.md").read_text()
+    for room in (ROOT / "src" / "onnxmem").iterdir():
+        if room.name not in ("__init__.py", "__main__.py", "__pycache__", "py.typed"):
+            assert f"`{room.name}{'/' if room.is_dir() else ''}`" in layout, (
+                f"docs/layout.md does not mention {room.name}"
+            )
+
+
+def test_the_readme_names_no_file_that_is_not_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    for target in re.findall(r"\]\(((?!http)[^)#]+)\)", text):
+        assert (ROOT / target).exists(), target

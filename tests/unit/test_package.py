@@ -1,0 +1,81 @@
+"""What the package promises as a whole: its public names, the direction of its imports, and how light it is."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import onnxmem
+
+PACKAGE = Path(onnxmem.__file__).parent
+
+# Each room may import from those before it, and from itself.
+LAYERS = [
+    {"errors", "unknown", "units", "files", "_native"},
+    {"model"},
+    {"zoo"},
+    {"schedule"},
+    {"plan"},
+    {"estimate"},
+    {"runtime"},
+    {"measure"},
+    {"compare", "share", "fit", "explain"},
+    {"report"},
+    {"cli", "app", "__main__"},
+]
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+# The placement problem of an order is the one thing that scheduling hands on, and it hands it on lazily.
+ALLOWED = {("schedule", "plan")}
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("onnxmem"):
+            names = [node.module] if node.module != "onnxmem" else [f"onnxmem.{alias.name}" for alias in node.names]
+            found |= {name.split(".")[1] for name in names if "." in name}
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("onnxmem.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    for other in _imports(path):
+        assert LEVEL[other] <= LEVEL[room] or (room, other) in ALLOWED, f"{room} must not import {other}"
+
+
+def test_the_public_names_are_there_and_sorted() -> None:
+    assert list(onnxmem.__all__) == sorted(onnxmem.__all__, key=lambda name: (not name.isupper(), name))
+    for name in onnxmem.__all__:
+        assert getattr(onnxmem, name) is not None
+    assert set(dir(onnxmem)) == set(onnxmem.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = onnxmem.nonsense
+
+
+def test_the_package_that_is_tested_is_the_installed_one() -> None:
+    assert "site-packages" in PACKAGE.parts
+
+
+def test_importing_it_is_light() -> None:
+    heavy = "numpy onnx onnxruntime altair torch streamlit rich typer".split()  # noqa: SIM905
+    code = f"import sys, onnxmem; print([m for m in {heavy!r} if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_help_does_not_load_the_heavy_parts() -> None:
+    code = (
+        "import sys; sys.argv = ['onnxmem', '--help']\n"
+        "from onnxmem.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'altair') if m in sys.modules], file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr.strip() == "[]"

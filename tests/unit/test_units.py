@@ -1,0 +1,50 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnxmem.errors import UsageError
+from onnxmem.units import format_bytes, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("1048576", 2**20),
+        ("512MiB", 512 * 2**20),
+        ("512 mib", 512 * 2**20),
+        ("1.5GiB", 3 * 2**29),
+        ("2GB", 2 * 10**9),
+        ("4k", 4096),
+        ("0.1B", 0),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "1e3", "12 parsecs", "1,5GiB", "0x10", "1 2"])
+def test_what_is_not_a_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a size"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (2**20 - 1, "1.0 MiB"),
+        (375_000_000, "357.6 MiB"),
+        (-2048, "-2.0 KiB"),
+        (3 * 2**40, "3.0 TiB"),
+    ],
+)
+def test_sizes_are_written_with_their_unit(count: int, text: str) -> None:
+    assert format_bytes(count) == text
+
+
+@given(st.integers(0, 2**50))
+def test_a_written_size_reads_back_within_its_rounding(count: int) -> None:
+    assert abs(parse_bytes(format_bytes(count)) - count) <= max(count * 0.06, 0.06 * 1024)
