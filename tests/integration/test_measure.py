@@ -227,6 +227,20 @@ def test_without_smaps_rollup_nothing_is_missing(matmul: Path, monkeypatch: pyte
     assert result.phases[0].reading.source.endswith("/smaps")
 
 
+def test_without_proc_psutil_measures_what_it_can(
+    matmul: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "PROC", tmp_path / "none")
+    result = quick(matmul)
+    assert result.verdict.ok
+    load = result.trial.phase("load")
+    assert load and not load.peak.exact and load.reading.source == "psutil"
+    assert isinstance(load.reading.pss, Unknown) and isinstance(load.made_of, Unknown)
+    assert known(result.load_growth) > WEIGHTS
+    assert result.document()["phases"][0]["unknown"]["pss_bytes"]
+    assert "? linux does not tell" in text_of(result)
+
+
 def test_no_orphan_is_left_when_the_parent_is_killed(matmul: Path) -> None:
     code = (
         "import os, signal, sys, time, onnxmem\n"

@@ -36,7 +36,7 @@ def measure_text(measurement: Measurement) -> RenderableType:
 
 
 def _heading(measurement: Measurement) -> list[RenderableType]:
-    scenario, feeds = measurement.scenario, measurement.feeds
+    scenario, fed = measurement.scenario, measurement.fed
     runs = f"1 + {scenario.runs} runs" + (f", {len(measurement.trials)} times" if len(measurement.trials) > 1 else "")
     lines: list[RenderableType] = [
         Text.assemble(
@@ -44,14 +44,14 @@ def _heading(measurement: Measurement) -> list[RenderableType]:
             f"  mode {scenario.mode}, {runs}, files {format_bytes(measurement.file_bytes)}",
         )
     ]
-    for name, array in list(feeds.arrays.items())[:4]:
-        shape = "×".join(map(str, array.shape)) or "scalar"
-        what = feeds.generated.get(name, "as given")
-        lines.append(Text(f"input {printable(name)}  {shape}  {array.dtype}, {what}"))
-    if len(feeds.arrays) > 4:
-        lines.append(f"… and {len(feeds.arrays) - 4} more inputs")
-    if feeds.assumed:
-        assumed = ", ".join(f"{printable(name)}={number}" for name, number in feeds.assumed.items())
+    for name, (dtype, shape) in list(fed.inputs.items())[:4]:
+        size = "×".join(map(str, shape)) or "scalar"
+        what = fed.generated.get(name, "as given")
+        lines.append(Text(f"input {printable(name)}  {size}  {dtype}, {what}"))
+    if len(fed.inputs) > 4:
+        lines.append(f"… and {len(fed.inputs) - 4} more inputs")
+    if fed.assumed:
+        assumed = ", ".join(f"{printable(name)}={number}" for name, number in fed.assumed.items())
         lines.append(Text(f"assumed {assumed}; set with --dim or --shape", style="yellow"))
     if not measurement.verdict.ok:
         lines += ["", Text(f"The process {_ending(measurement)}", style="bold red")]
