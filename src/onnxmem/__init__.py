@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onnxmem.estimate import Estimate, Question, estimate
     from onnxmem.measure.measure import measure
     from onnxmem.measure.measurement import Measurement
+    from onnxmem.measure.release import release
     from onnxmem.model.model import Model
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
     from onnxmem.runtime.isolated import IsolatedSession
-    from onnxmem.runtime.release import release
     from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
@@ -62,7 +62,7 @@ _HOME = {
     "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
-    "release": "runtime.release",
+    "release": "measure.release",
     "solve": "plan.strategies",
     "track_onnx_runtime_memory_release": "track",
     "validate": "plan.validate",

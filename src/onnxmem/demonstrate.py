@@ -11,11 +11,11 @@ from onnxmem.measure import probes
 from onnxmem.measure.feeds import make_feeds
 from onnxmem.measure.ladder import Ladder, climb
 from onnxmem.measure.probes import Bytes, Reading
+from onnxmem.measure.release import difference
 from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.signature import read_signature
 from onnxmem.measure.system import System, read_system
 from onnxmem.runtime.isolated import IsolatedSession
-from onnxmem.runtime.release import difference
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 

@@ -12,11 +12,11 @@ from onnxmem.errors import ModelError, OnnxmemError
 from onnxmem.measure import probes
 from onnxmem.measure.feeds import make_feeds
 from onnxmem.measure.probes import Bytes, Reading
+from onnxmem.measure.release import Released, difference, release
 from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.signature import read_signature
 from onnxmem.measure.system import System, read_system
 from onnxmem.runtime.isolated_worker import said
-from onnxmem.runtime.release import Released, difference, release
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 

@@ -18,9 +18,9 @@ class LadderWorker(Worker):
     def import_runtime(self) -> dict[str, Any]:
         facts = super().import_runtime()
         # Imported here, so that it is part of what was there before the model, and not of what is left after it.
-        from onnxmem.runtime import release, trim  # noqa: PLC0415
+        from onnxmem.runtime import close, trim  # noqa: PLC0415
 
-        self.close, self.trim = release.close, trim.trim
+        self.close, self.trim = close.close, trim.trim
         return facts
 
     def let_go(self) -> None:

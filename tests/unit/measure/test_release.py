@@ -10,8 +10,8 @@ import pytest
 
 import onnxmem
 from onnxmem.errors import SessionClosed, UsageError
+from onnxmem.measure.release import release
 from onnxmem.runtime.live import live_outputs
-from onnxmem.runtime.release import release
 from onnxmem.runtime.trim import trim
 from onnxmem.unknown import Unknown
 
