@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import inspect
 import sys
 import types
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ def holders(session: Any) -> tuple[str, ...]:
 def _values() -> Iterator[tuple[Any, Any]]:
     """All arrays and OrtValues in reach, and what refers to them."""
     for frame in _frames():
-        for value in list(frame.f_locals.values()):
+        for value in _locals(frame).values():
             if _may_hold_memory(value):
                 yield frame, value
     for container in gc.get_objects():
@@ -98,7 +99,7 @@ def _values() -> Iterator[tuple[Any, Any]]:
 def _variables() -> Iterator[tuple[str, str, Any]]:
     """The variables of running functions and of modules: name, place and value."""
     for frame in _frames():
-        for name, value in list(frame.f_locals.items()):
+        for name, value in _locals(frame).items():
             yield name, f"in {frame.f_code.co_name}()", value
     for module, content in list(sys.modules.items()):
         if type(content) is types.ModuleType and not module.startswith("onnxmem."):
@@ -115,6 +116,20 @@ def _frames() -> Iterator[types.FrameType]:
             if at.f_code.co_name != "<module>" and not here:
                 yield at
             at = at.f_back
+
+
+def _locals(frame: types.FrameType) -> dict[str, Any]:
+    """A function's variables.
+
+    Before Python 3.13, asking leaves a copy of them at the frame, and with it everything they refer to, until the
+    function ends: looking for what keeps memory would keep it. That copy is emptied, unless someone else has it too.
+    """
+    asked = frame.f_locals
+    found = dict(asked)
+    function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    if type(asked) is dict and function and sys.getrefcount(asked) <= 3:  # the frame, `asked`, and the argument
+        asked.clear()
+    return found
 
 
 def _below(thing: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,18 @@ def test_outputs_in_tuples_objects_and_ort_values_are_found(model: Path) -> None
     del pair, holder, value
     gc.collect()
     assert not live_outputs()
+
+
+def test_looking_for_outputs_keeps_none_of_them(model: Path) -> None:
+    session = load(model)
+    output = session.run(None, {"x": X})[0]
+    shown, kept = weakref.ref(output), 5
+    assert release(session).live_outputs
+    del output
+    assert shown() is None
+    mine = locals()
+    live_outputs()
+    assert mine["kept"] == kept == 5
 
 
 def test_arrays_of_the_caller_are_not_mistaken_for_outputs() -> None:
