@@ -1,109 +1,114 @@
-"""Peaks of live bytes in simple orders and in the best one found, with what is proven about it.
+"""Peaks of live bytes in each order, and in the best one found, with what is proven about it.
 
-    python benchmarks/orders.py                     all shapes
-    python benchmarks/orders.py randwire --limit 30
+    python -m benchmarks.orders                     real models, the zoo, and synthetic networks
+    python -m benchmarks.orders randwire --limit 30
 
-Every row is one synthetic network with a fixed seed. `listed` is the order it was made in; the other columns are
-relative to `best`. `gap` is how far `best` may at most be from the optimum: 0 means proven optimal.
+Peaks of models are in MiB, as ONNX Runtime would hold them (extended optimization, views and in-place rules on); those
+of synthetic networks are in units of their own. `gap` is how far `best` may at most be from the optimum: 0 % means
+proven optimal.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from onnxmem.schedule.search import best_order
-from onnxmem.schedule.synthetic import as_operators, cells, chain, nas_cells, random_dag, randwire, series_parallel, unet
-from onnxmem.schedule.workload import Workload, dependencies, peak, settle
+import onnx
 
-SHAPES: dict[str, Callable[[], Workload]] = {
-    "chain of 6000": lambda: chain(6000),
-    "u-net, 12 levels": lambda: unet(12),
-    "inception, 20 cells": lambda: cells(20, 6, 6),
-    "inception, 300 cells": lambda: cells(300, 5, 7),
-    "nas, 10 cells": lambda: nas_cells(10),
-    "nas, 6 cells, operators": lambda: as_operators(nas_cells(6)),
-    "randwire 32 x 3": lambda: randwire(32, 3),
-    **{f"randwire 32 x 3, operators, #{s}": lambda s=s: as_operators(randwire(32, 3, s)) for s in range(4)},  # type: ignore[misc]
-    "randwire 64 x 2": lambda: randwire(64, 2),
-    "randwire 64 x 2, operators": lambda: as_operators(randwire(64, 2)),
-    "randwire 128 x 2": lambda: randwire(128, 2),
-    "series-parallel 130": lambda: series_parallel(6, 1),
-    "series-parallel 322": lambda: series_parallel(7, 2),
-    "random, narrow, 100": lambda: random_dag(100, 1, 30),
-    "random, narrow, 500": lambda: random_dag(500, 1, 12),
-    "random, wide, 500": lambda: random_dag(500, 1, 60),
-    "random, narrow, 6000": lambda: random_dag(6000, 1, 12),
-    "random, wide, 6000": lambda: random_dag(6000, 1, 200),
-}
+from benchmarks.real_models import FetchError, feeds, fetch, real_models
+from onnxmem import zoo
+from onnxmem.estimate import Question, schedule
+from onnxmem.model.graph import Graph, Node
+from onnxmem.model.model import Model
+from onnxmem.schedule.orders import SIMPLE_ORDERS, find_order
+from onnxmem.schedule.storages import Rules, memory_of
+from onnxmem.schedule.synthetic import (
+    as_operators,
+    cells,
+    chain,
+    nas_cells,
+    random_dag,
+    randwire,
+    series_parallel,
+    unet,
+)
+from onnxmem.schedule.workload import Workload
+
+ZOO = ("alexnet", "resnet50", "densenet121", "inception", "googlenet", "squeezenet", "shufflenet", "mobilenet", "unet",
+       "yolo", "transformer", "lstm", "randwire", "nas")  # fmt: skip
 
 
-def breadth_first(workload: Workload) -> list[int]:
-    """Nodes in the order in which they become ready."""
-    waiting = [set(before) for before in dependencies(workload)]
-    queue = deque(node for node, before in enumerate(waiting) if not before)
-    order = []
-    while queue:
-        node = queue.popleft()
-        order.append(node)
-        for other, before in enumerate(waiting):
-            if node in before:
-                before.discard(node)
-                if not before:
-                    queue.append(other)
-    return settle(workload, order)
+def synthetic() -> Iterator[tuple[str, Workload]]:
+    """Networks by their shape alone, each with a fixed seed."""
+    yield "chain of 6000", chain(6000)
+    yield "u-net, 12 levels", unet(12)
+    yield "inception, 300 cells", cells(300, 5, 7)
+    yield "nas, 10 cells", nas_cells(10)
+    yield "nas, 6 cells, operators", as_operators(nas_cells(6))
+    for seed in range(4):
+        yield f"randwire 32 x 3, operators, #{seed}", as_operators(randwire(32, 3, seed))
+    yield "randwire 64 x 2", randwire(64, 2)
+    yield "randwire 64 x 2, operators", as_operators(randwire(64, 2))
+    yield "randwire 128 x 2", randwire(128, 2)
+    yield "series-parallel 322", series_parallel(7, 2)
+    yield "random, narrow, 500", random_dag(500, 1, 12)
+    yield "random, wide, 500", random_dag(500, 1, 60)
+    yield "random, narrow, 6000", random_dag(6000, 1, 12)
+    yield "random, wide, 6000", random_dag(6000, 1, 200)
 
 
-def depth_first(workload: Workload) -> list[int]:
-    """Each node right after those it needs, from the last one backwards."""
-    before = dependencies(workload)
-    order: list[int] = []
-    seen: set[int] = set()
-    for last in range(len(workload)):
-        stack = [(last, False)]
-        while stack:
-            node, complete = stack.pop()
-            if complete:
-                order.append(node)
-            elif node not in seen:
-                seen.add(node)
-                stack.append((node, True))
-                stack.extend((other, False) for other in sorted(before[node], reverse=True))
-    return settle(workload, order)
+def bare(workload: Workload) -> Graph:
+    """A graph with just the dependencies of a synthetic workload, for the orders that look at nothing else."""
+    nodes = tuple(
+        Node(position, str(position), "", "", tuple(f"t{p}" for p in before), (f"t{position}",))
+        for position, before in enumerate(workload.predecessors)
+    )
+    return Graph("synthetic", nodes, (), (), {}, ())
 
 
-def rows(wanted: str, limit: float) -> Iterator[tuple[str, ...]]:
-    """One line of text per shape."""
-    for name, make in SHAPES.items():
-        if wanted not in name:
-            continue
-        workload = make()
-        found = best_order(workload, time_limit=limit)
-        simple = [
-            peak(workload, order)
-            for order in (range(len(workload)), breadth_first(workload), depth_first(workload))
-        ]  # fmt: skip
-        yield (
-            name,
-            str(len(workload)),
-            *(f"{most / found.peak - 1:+.0%}" for most in simple),
-            str(found.peak),
-            f"{found.gap:.1%}",
-            f"{found.seconds:.2f}",
-        )
+def models(wanted: str) -> Iterator[tuple[str, Graph, Workload]]:
+    """Real models and networks of the zoo at their usual sizes."""
+    for real in real_models():
+        if wanted in real.key and not real.member.endswith(".ort"):
+            try:
+                model = Model.open(fetch(real.key))
+            except FetchError as error:
+                print(f"| {real.key} | not measured: {error} |")
+                continue
+            yield real.key, *laid_out(model, {name: array.shape for name, array in feeds(real).items()})
+    for name in ZOO:
+        if wanted in name:
+            yield f"zoo {name}", *laid_out(Model.of(zoo.build(name), name), {})
+
+
+def laid_out(model: Model, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph, Workload]:
+    question = Question(shapes=shapes, dims={}, level="extended", order="ort-priority")
+    scheduled = schedule(model, question)
+    memory = memory_of(scheduled.graph, Rules(), number=lambda size: size if isinstance(size, int) else 0)
+    return scheduled.graph, memory.workload
+
+
+def row(name: str, graph: Graph, workload: Workload, limit: float, unit: int) -> None:
+    peaks = [find_order(order, graph, workload, time_limit=limit).peak for order in SIMPLE_ORDERS]
+    best = find_order("best", graph, workload, time_limit=limit)
+    digits = 2 if unit > 1 else 0
+    numbers = " | ".join(f"{peak / unit:.{digits}f}" for peak in (*peaks, best.peak))
+    print(f"| {name} | {len(workload)} | {numbers} | {best.gap:.1%} | {best.seconds:.2f} |", flush=True)
 
 
 def main() -> None:
-    """Print the table, row by row."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("wanted", nargs="?", default="", help="only shapes whose name contains this")
+    parser.add_argument("wanted", nargs="?", default="", help="only those whose name contains this")
     parser.add_argument("--limit", type=float, default=5.0, help="seconds per search")
     arguments = parser.parse_args()
-    line = "{:34} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}"
-    print(line.format("shape", "nodes", "listed", "breadth", "depth", "best", "gap", "seconds"))
-    for row in rows(arguments.wanted, arguments.limit):
-        print(line.format(*row), flush=True)
+    print(f"onnx {onnx.__version__}, {arguments.limit:g} s per search\n")
+    print(f"| graph | nodes | {' | '.join(SIMPLE_ORDERS)} | best | gap | seconds |")
+    print("|---|" + "---:|" * (len(SIMPLE_ORDERS) + 4))
+    for name, graph, workload in models(arguments.wanted):
+        row(name, graph, workload, arguments.limit, 2**20)
+    for name, workload in synthetic():
+        if arguments.wanted in name:
+            row(name, bare(workload), workload, arguments.limit, 1)
 
 
 if __name__ == "__main__":
