@@ -11,22 +11,37 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
+    from onnxmem.demonstrate import demonstrate_actual_onnx_memory_release
+    from onnxmem.errors import (
+        BudgetExceeded,
+        ModelError,
+        OnnxmemError,
+        PlanError,
+        RuntimeUnsupported,
+        SessionClosed,
+        SessionError,
+        SessionLost,
+        UsageError,
+    )
     from onnxmem.estimate import Estimate, Question, estimate
     from onnxmem.measure.measure import measure
     from onnxmem.measure.measurement import Measurement
+    from onnxmem.measure.release import release
     from onnxmem.model.model import Model
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.runtime.isolated import IsolatedSession
+    from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
 _HOME = {
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
+    "IsolatedSession": "runtime.isolated",
     "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
@@ -37,13 +52,19 @@ _HOME = {
     "Question": "estimate",
     "RuntimeUnsupported": "errors",
     "STRATEGIES": "plan.strategies",
+    "SessionClosed": "errors",
+    "SessionError": "errors",
+    "SessionLost": "errors",
     "Unknown": "unknown",
     "UsageError": "errors",
+    "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
     "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
+    "release": "measure.release",
     "solve": "plan.strategies",
+    "track_onnx_runtime_memory_release": "track",
     "validate": "plan.validate",
     "write_plan": "plan.table",
     "write_problem": "plan.table",
@@ -54,6 +75,7 @@ __all__ = [
     "BudgetExceeded",
     "Buffer",
     "Estimate",
+    "IsolatedSession",
     "Measurement",
     "Model",
     "ModelError",
@@ -63,13 +85,19 @@ __all__ = [
     "Problem",
     "Question",
     "RuntimeUnsupported",
+    "SessionClosed",
+    "SessionError",
+    "SessionLost",
     "Unknown",
     "UsageError",
+    "demonstrate_actual_onnx_memory_release",
     "estimate",
     "measure",
     "read_plan",
     "read_problem",
+    "release",
     "solve",
+    "track_onnx_runtime_memory_release",
     "validate",
     "write_plan",
     "write_problem",
