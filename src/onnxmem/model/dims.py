@@ -205,12 +205,31 @@ def certainly_at_least(left: Dim, right: Dim, smallest: Mapping[str, int] | None
     lowest = _range(difference, smallest or {})[0]
     if lowest is not None and lowest >= 0:
         return True
+    # A quotient grows with its dividend: (H + 1)//2 >= H//2.
+    pair = _ordered_quotients(difference, smallest)
+    if pair is not None:
+        return certainly_at_least(pair, 0, smallest)
     # A maximum is at least each of its items: min(512, S) <= S is proven this way.
     for monomial, coefficient in difference.terms:
         if coefficient > 0 and len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
             rest = _sum([(difference, 1), (_atom(monomial[0][0]), -coefficient)])
             return any(certainly_at_least(rest + coefficient * item, 0, smallest) for item in monomial[0][0].items)
     return False
+
+
+def _ordered_quotients(difference: Expr, smallest: Mapping[str, int] | None) -> Dim | None:
+    """`difference` less a pair c*(a//n) - c*(b//n) with a >= b, which is not negative; None where there is none."""
+    quotients = [
+        (monomial[0][0], coefficient)
+        for monomial, coefficient in difference.terms
+        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], FloorDiv)
+    ]
+    for more, plus in quotients:
+        for less, minus in quotients:
+            comparable = plus > 0 and minus == -plus and more.divisor == less.divisor and isinstance(more.divisor, int)
+            if comparable and certainly_at_least(more.dividend, less.dividend, smallest):
+                return _sum([(difference, 1), (_atom(more), -plus), (_atom(less), plus)])
+    return None
 
 
 def _range(dim: Dim, smallest: Mapping[str, int]) -> tuple[int | None, int | None]:
