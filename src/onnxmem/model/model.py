@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, TypeProto
 
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.model.bindings import free_dimensions, input_shapes
-from onnxmem.model.dims import Dim, ceil_div, product, substitute, symbols_of
+from onnxmem.model.dims import Dim, ceil_div, product, substitute, symbol, symbols_of
 from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
@@ -92,7 +92,8 @@ class Model:
                 if view == "optimized":
                     raise
                 notes.append(f"{error}; this is the graph as in the file")
-        scope, reasons = self._infer(proto, shapes, time_limit)
+        names = {name: substitute(symbol(name), bindings or {}) for name in self.dimensions}
+        scope, reasons = self._infer(proto, shapes, names, time_limit)
         graph = _build(proto.graph, scope, reasons, self.folder if seen == "raw" else None)
         if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
             # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
@@ -116,9 +117,13 @@ class Model:
         return self._cache[key]
 
     def _infer(
-        self, proto: ModelProto, shapes: Mapping[str, tuple[Dim, ...]], time_limit: float
+        self,
+        proto: ModelProto,
+        shapes: Mapping[str, tuple[Dim, ...]],
+        names: Mapping[str, Dim],
+        time_limit: float,
     ) -> tuple[Scope, dict[str, str]]:
-        scope, reasons = infer_shapes(proto, shapes, known_names=self.dimensions, time_limit=time_limit)
+        scope, reasons = infer_shapes(proto, shapes, names=names, time_limit=time_limit)
         complete = all(_known(kind) for kind in scope.types.values())
         if complete or len(_numeric(shapes)) < len(self.inputs):
             return scope, reasons
@@ -131,7 +136,7 @@ class Model:
         richer.CopyFrom(proto)
         del richer.graph.value_info[:]
         richer.graph.value_info.extend(told.graph.value_info)
-        return infer_shapes(richer, shapes, known_names=self.dimensions, time_limit=time_limit)
+        return infer_shapes(richer, shapes, names=names, time_limit=time_limit)
 
 
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:

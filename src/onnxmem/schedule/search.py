@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from onnxmem._native import ordering
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.schedule.workload import Workload, check_order, dependencies, peak, settle
+from onnxmem.schedule.workload import Workload, check_order, dependencies, peak
 
 LARGEST = 2**63 - 1
 
@@ -63,9 +64,10 @@ def native_graph(workload: Workload) -> ordering.Graph:
         if size > LARGEST:
             raise OnnxmemError(f"a tensor of {size} bytes does not fit into 63 bits")
     storages = workload.storages
-    # Settling drops nodes that wait for each other.
-    if len(settle(workload, range(len(workload)))) < len(workload):
-        raise OnnxmemError("some nodes wait for each other in a circle")
+    try:
+        TopologicalSorter(dict(enumerate(dependencies(workload)))).prepare()
+    except CycleError as error:
+        raise OnnxmemError("some nodes wait for each other in a circle") from error
     return ordering.make_graph(
         before=[sorted(before) for before in dependencies(workload)],
         readers=[storage.consumers for storage in storages],
