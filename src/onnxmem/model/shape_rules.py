@@ -128,8 +128,9 @@ def _window(call: Call, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[D
             before = floor_div(padding + (auto_pad == "SAME_LOWER"), 2)
         room = extent + padding - reach
         if attributes.get("ceil_mode", 0):
-            # A last window that would begin in the padding behind is dropped.
-            result.append(minimum(ceil_div(room, stride) + 1, ceil_div(extent + before, stride)))
+            # A last window that would begin in the padding behind is dropped: of ceil((room + stride) / stride) and
+            # ceil((extent + before) / stride), the smaller.
+            result.append(ceil_div(extent + before + minimum(room + stride - extent - before, 0), stride))
         else:
             result.append(floor_div(room, stride) + 1)
     return result

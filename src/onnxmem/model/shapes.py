@@ -82,13 +82,13 @@ class Scope:
 
 
 def infer_shapes(
-    model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, known: Mapping[str, Dim], time_limit: float
+    model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, names: Mapping[str, Dim], time_limit: float
 ) -> tuple[Scope, dict[str, str]]:
     """Types of all names, and the reasons behind dimensions named `?…`.
 
-    `inputs` are the graph inputs' shapes; `known` says what the names of their dimensions stand for.
+    `inputs` are the graph inputs' shapes; `names` what the dimension names stand for that mean something outside.
     """
-    inference = _Inference(model, known, time.monotonic() + time_limit, time_limit)
+    inference = _Inference(model, names, time.monotonic() + time_limit, time_limit)
     scope = Scope()
     for value in model.graph.input:
         declared = inference.from_proto(value.type)
@@ -104,11 +104,11 @@ def infer_shapes(
 class _Inference:
     """One run over a model."""
 
-    def __init__(self, model: ModelProto, known: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
+    def __init__(self, model: ModelProto, names: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.opset_protos = list(model.opset_import)
         self.ir_version = model.ir_version
-        self.known = known
+        self.names = names
         self.deadline = deadline
         self.time_limit = time_limit
         self.reasons: dict[str, str] = {}
@@ -162,7 +162,7 @@ class _Inference:
         if not proto.tensor_type.HasField("shape"):
             return None
         return [
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self.known.get(dim.dim_param)
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self.names.get(dim.dim_param)
             for dim in proto.tensor_type.shape.dim
         ]
 
