@@ -14,6 +14,7 @@ from onnxmem import zoo
 from onnxmem.model.dims import Dim, evaluate, maximum, symbol
 from onnxmem.model.model import Model
 from onnxmem.schedule.formula import Formula, peak_formula
+from onnxmem.schedule.search import OrderResult
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Span, Step, Timeline, lay_out
 from tests.helpers import TINY
@@ -25,7 +26,7 @@ def timeline_of(*live: Dim) -> Timeline:
     """One buffer per step."""
     steps = tuple(Step(f"step {k}", "Op") for k in range(len(live)))
     spans = tuple(Span(f"t{k}", (), k, k + 1, size, "activation") for k, size in enumerate(live))
-    return Timeline("file", steps, spans, (), Rules())
+    return Timeline("file", steps, spans, (), Rules(), OrderResult([], 0, False, 0, 0.0))
 
 
 def formula_of(*live: Dim) -> Formula:

@@ -16,7 +16,7 @@ from onnxmem import zoo
 from onnxmem.errors import UsageError
 from onnxmem.model.graph import Graph
 from onnxmem.model.model import Model
-from onnxmem.schedule.orders import ORDERS, find_order
+from onnxmem.schedule.orders import ORDERS, check_order_name, find_order
 from onnxmem.schedule.storages import Rules, memory_of, predecessors
 from onnxmem.schedule.timeline import lay_out
 from onnxmem.schedule.workload import check_order, peak
@@ -28,7 +28,7 @@ REAL = ("det", "rec", "ddddocr_old", "magika", "bert_pron", "kaldi", "basic_pitc
 
 def order_of(graph: Graph, name: str) -> list[int]:
     workload = memory_of(graph, Rules(), number=lambda size: size if isinstance(size, int) else 1).workload
-    return find_order(name)(graph, workload)
+    return find_order(name, graph, workload, time_limit=1.0).order
 
 
 @st.composite
@@ -74,7 +74,7 @@ def test_a_sorted_file_is_left_as_it_is() -> None:
 
 def test_an_unknown_order_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match="there is no order 'random'") as caught:
-        find_order("random")
+        check_order_name("random")
     assert "ort-priority" in caught.value.hint
 
 
