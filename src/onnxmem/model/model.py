@@ -17,7 +17,8 @@ from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
 from onnxmem.model.optimize import LEVELS, node_numbers, optimize
-from onnxmem.model.shapes import Scope, TensorType, infer_shapes
+from onnxmem.model.shapes import infer_shapes
+from onnxmem.model.tensor_types import Scope, TensorType
 from onnxmem.model.weights import is_constant, read_weights
 from onnxmem.unknown import Unknown
 
