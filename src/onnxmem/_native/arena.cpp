@@ -37,6 +37,10 @@ Copied copied(const std::vector<std::int64_t>& values) {
   return Copied(data, {values.size()}, owner);
 }
 
+nb::tuple columns(const Trace& trace) {
+  return nb::make_tuple(copied(trace.sizes), copied(trace.lowers), copied(trace.uppers));
+}
+
 // What the calling thread has begun and must end, innermost last. Objects on this stack stay where they are.
 struct Begun {
   std::unique_ptr<Run> run;
@@ -61,7 +65,7 @@ Begun pop() {
 
 void begin_heap() { push({std::make_unique<HeapRun>(), nullptr, nullptr}); }
 
-void begin_record() { push({std::make_unique<RecordingRun>(), nullptr, nullptr}); }
+void begin_record(bool limited) { push({std::make_unique<RecordingRun>(limited), nullptr, nullptr}); }
 
 // False: there was no region to be had, and the run is served from the heap.
 bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
@@ -83,14 +87,13 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
   return true;
 }
 
-// None for a run on the heap; (sizes, lowers, uppers) for a recorded one; for a replayed one its deviation as (what,
+// None for a run on the heap; (sizes, lowers, uppers) for a recorded one, None if that was given up; for a replayed one its deviation as (what,
 // step, expected bytes, bytes asked for, overruns), or None.
 nb::object finish() {
   const Begun item = pop();
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
     if (!recording->complete()) return nb::none();
-    const Trace& trace = recording->trace();
-    return nb::make_tuple(copied(trace.sizes), copied(trace.lowers), copied(trace.uppers));
+    return columns(recording->trace());
   }
   auto* replaying = dynamic_cast<ReplayingRun*>(item.run.get());
   if (replaying == nullptr) return nb::none();
@@ -123,10 +126,11 @@ nb::dict heap_stats() {
   return found;
 }
 
-// What freed small blocks left behind in malloc's heap goes back to the system.
+// What outputs and small blocks left behind when they were freed goes back to the system.
 void trim_heap() {
-#ifdef __GLIBC__
   nb::gil_scoped_release unlocked;
+  heap().trim();
+#ifdef __GLIBC__
   malloc_trim(0);
 #endif
 }
@@ -144,7 +148,11 @@ NB_MODULE(arena, module) {
            },
            nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("offsets"), nb::arg("guard") = 0,
            nb::arg("cut") = false)
-      .def_prop_ro("peak", &Tape::peak);
+      .def_prop_ro("peak", &Tape::peak)
+      .def_prop_ro("cut", &Tape::cut)
+      .def_prop_ro("steps", [](const Tape& tape) { return tape.events().size(); })
+      .def_prop_ro("offsets", [](const Tape& tape) { return copied(tape.offsets()); })
+      .def_prop_ro("trace", [](const Tape& tape) { return columns(tape.trace()); });
 
   nb::class_<Pool>(module, "Pool")
       .def(nb::init<std::size_t, bool, bool>(), nb::arg("limit"), nb::arg("waits"), nb::arg("huge"))
@@ -152,11 +160,16 @@ NB_MODULE(arena, module) {
       .def("shrink", &Pool::shrink, nb::arg("size"))
       .def("stats", &pool_stats);
 
+  module.def("place_in_sequence",
+             [](Column sizes, Column lowers, Column uppers) {
+               return copied(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
+             },
+             nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"));
   module.def("connected", &connected);
   module.def("enlist", &enlist);
   module.def("withdraw", &withdraw);
   module.def("begin_heap", &begin_heap);
-  module.def("begin_record", &begin_record);
+  module.def("begin_record", &begin_record, nb::arg("limited") = true);
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
   module.def("finish", &finish);
   module.def("heap_stats", &heap_stats);

@@ -66,12 +66,13 @@ void* or_throw(void* block, std::size_t size) {
 }
 
 void* alloc(OrtAllocator*, std::size_t size) { return or_throw(allocate(size), size); }
-void* reserve(OrtAllocator*, std::size_t size) { return or_throw(heap().allocate(size, false), size); }
+void* reserve(OrtAllocator*, std::size_t size) { return or_throw(heap().allocate(size, Large::shared), size); }
 void free_block(OrtAllocator*, void* p) noexcept { release(p); }
 const void* info(const OrtAllocator*) noexcept { return memory_info; }
 void* shrink(OrtAllocator*) noexcept {
   try {
     trim_all();
+    heap().trim();
   } catch (...) {
   }
   return nullptr;

@@ -28,6 +28,15 @@ std::optional<Interval> LiveSet::remove(std::size_t start) {
   return interval;
 }
 
+std::size_t LiveSet::lowest_gap(std::size_t bytes) const {
+  std::size_t free_from = 0;
+  for (const Interval& each : intervals_) {
+    if (each.start - free_from >= bytes) break;
+    free_from = each.end;
+  }
+  return free_from;
+}
+
 Region::~Region() {
   if (base_ != nullptr) munmap(base_, capacity_);
 }

@@ -24,6 +24,7 @@ class LiveSet {
  public:
   bool add(const Interval& interval);                    // false, and nothing done, if it would overlap
   std::optional<Interval> remove(std::size_t start);     // nothing if none starts there
+  std::size_t lowest_gap(std::size_t bytes) const;       // where so much is free
   bool empty() const { return intervals_.empty(); }
   void clear() { intervals_.clear(); }
 

@@ -24,26 +24,23 @@ bool intact(const std::byte* guard, std::size_t bytes) {
 
 }  // namespace
 
-void* HeapRun::allocate(std::size_t size) noexcept { return heap().allocate(size, false); }
+void* HeapRun::allocate(std::size_t size) noexcept { return heap().allocate(size, Large::shared); }
 
 void* RecordingRun::allocate(std::size_t size) noexcept {
-  void* block = heap().allocate(size, true);
-  if (block != nullptr) {
-    try {
-      recorder_.allocated(block, size);
-    } catch (...) {
-      complete_ = false;
-    }
+  void* block = heap().allocate(size, Large::mapped);
+  if (block == nullptr || !complete_) return block;
+  try {
+    recorder_.allocated(block, size);
+    complete_ = !limited_ || recorder_.worthwhile();
+  } catch (...) {
+    complete_ = false;
   }
+  if (!complete_) recorder_.forget();
   return block;
 }
 
 bool RecordingRun::release(void* p) noexcept {
-  try {
-    recorder_.freed(p);
-  } catch (...) {
-    complete_ = false;
-  }
+  recorder_.freed(p);
   return heap().release(p);
 }
 
@@ -51,9 +48,9 @@ void ReplayingRun::deviate(const char* what, std::size_t expected, std::size_t g
   if (deviation_.what == nullptr) deviation_ = {what, step_, expected, got};
 }
 
-void* ReplayingRun::from_heap(std::size_t size) noexcept {
+void* ReplayingRun::from_heap(std::size_t size, Large large) noexcept {
   ++heap_;
-  return heap().allocate(size, false);
+  return heap().allocate(size, large);
 }
 
 void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
@@ -93,7 +90,7 @@ void* ReplayingRun::allocate(std::size_t size) noexcept {
   }
   if (tape_.offset_of(event.buffer) < 0) {
     ++step_;
-    return from_heap(size);
+    return from_heap(size, Large::recycled);
   }
   return place(event.buffer, size);
 }
@@ -138,7 +135,7 @@ void end(Run& run) { current = run.outer; }
 
 void* allocate(std::size_t size) noexcept {
   if (size == 0) return nullptr;
-  return current != nullptr ? current->allocate(size) : heap().allocate(size, false);
+  return current != nullptr ? current->allocate(size) : heap().allocate(size, Large::shared);
 }
 
 void release(void* p) noexcept {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "arena_heap.hpp"
 #include "arena_region.hpp"
 #include "arena_tape.hpp"
 
@@ -43,14 +44,17 @@ class HeapRun final : public Run {
 // takes is what is alive, and not what a heap remembers.
 class RecordingRun final : public Run {
  public:
+  // `limited`: give up, and say so, once noting everything takes more than following it can save.
+  explicit RecordingRun(bool limited) : limited_(limited) {}
   void* allocate(std::size_t size) noexcept override;
   bool release(void* p) noexcept override;
-  const Trace& trace() const { return recorder_.trace(); }
+  Trace trace() const { return recorder_.trace(); }
   bool complete() const { return complete_; }
 
  private:
   Recorder recorder_;
-  bool complete_ = true;  // false if there was no memory to note everything
+  const bool limited_;
+  bool complete_ = true;
 };
 
 // Served from a region at the tape's offsets as long as every call is the recorded one; after the first that is not,
@@ -66,7 +70,7 @@ class ReplayingRun final : public Run {
   bool following() const { return deviation_.what == nullptr && step_ < tape_.events().size(); }
   void deviate(const char* what, std::size_t expected, std::size_t got);
   void* place(std::uint32_t buffer, std::size_t size) noexcept;
-  void* from_heap(std::size_t size) noexcept;
+  void* from_heap(std::size_t size, Large large = Large::shared) noexcept;
 
   const Tape& tape_;
   Region& region_;

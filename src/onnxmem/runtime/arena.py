@@ -52,8 +52,9 @@ class Arena:
         return self.pool.stats()["largest"]
 
     def trim(self) -> None:
-        """Give the pages of all regions that nobody runs in back to the system."""
+        """Give the pages of all regions that nobody runs in back to the system, and what freed outputs left."""
         self.pool.trim()
+        native.trim_heap()
 
     def needed(self, user: Any, peak: int) -> None:
         """`user`'s largest plan takes `peak` bytes from now on: what no user needs any more is unmapped."""

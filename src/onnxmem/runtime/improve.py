@@ -12,8 +12,10 @@ import time
 import weakref
 
 from onnxmem.errors import OnnxmemError
-from onnxmem.plan.strategies import find, solve
+from onnxmem.plan.strategies import find
 from onnxmem.runtime.arena import Arena
+from onnxmem.runtime.placing import STRATEGY
+from onnxmem.runtime.placing import improve as longer_search
 from onnxmem.runtime.plans import PlanBook, ShapePlan
 
 # A search cannot be interrupted, but the end of the process must not wait for it: it works in slices of this length.
@@ -67,21 +69,24 @@ class _Job:
     def slice(self, seconds: float, seed: int) -> bool:
         """One search; True if there is no point in another."""
         book, shape, arena = self.book(), self.shape(), self.arena()
-        if book is None or shape is None or arena is None or shape.tape is None or shape.plan.optimal:
+        if book is None or shape is None or arena is None:
+            return True
+        trace, before = shape.trace, shape.placement
+        if trace is None or before.problem is None:
             return True
         try:
-            plan = solve(shape.plan.problem, "best", time_limit=seconds, seed=seed, threads=1)
+            after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed)
         except OnnxmemError:
             return True
-        if (plan.peak < shape.plan.peak or plan.optimal) and book.improved(shape, plan):
+        if after is not before and book.improved(shape, after):
             arena.needed(book, book.peak)
-        return plan.optimal
+        return after.problem is None
 
 
 def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
     """Look for a better plan of this shape for so long, if there can be one."""
-    can_search = "time_limit" in inspect.signature(find("best")).parameters
-    if seconds > 0 and can_search and not shape.plan.optimal:
+    can_search = "time_limit" in inspect.signature(find(STRATEGY)).parameters
+    if seconds > 0 and can_search and shape.placement.problem is not None:
         _state["improver"].add(_Job(book, shape, arena, seconds))
 
 

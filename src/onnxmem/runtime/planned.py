@@ -17,6 +17,7 @@ from onnxmem.errors import UsageError
 from onnxmem.runtime import bridge
 from onnxmem.runtime.arena import Arena, own_arena
 from onnxmem.runtime.improve import improve
+from onnxmem.runtime.placing import warm_up
 from onnxmem.runtime.plans import Deviation, PlanBook, RunKey, ShapePlan
 from onnxmem.runtime.trace import Trace
 
@@ -103,6 +104,7 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         with bridge.enlisted(), _made_for_plans(options):
             super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         self._unplannable = _why_unplannable(options)
+        warm_up()
 
     # What runs.
 
@@ -144,11 +146,11 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """What it takes to run, and how its runs were served."""
         pool, counts = self._arena.pool.stats(), self._book.counts
         shapes = list(self._book.shapes.values())
-        largest = max((s for s in shapes if s.tape), key=lambda s: s.plan.peak, default=None)
+        largest = max((s.placement for s in shapes if s.tape), key=lambda placement: placement.peak, default=None)
         return SessionMemory(
             arena_bytes=pool["bytes"],
-            plan_bytes=largest.plan.peak if largest else 0,
-            bound_bytes=largest.plan.proven_bound if largest else 0,
+            plan_bytes=largest.peak if largest else 0,
+            bound_bytes=largest.bound if largest else 0,
             regions=pool["regions"],
             runs_recorded=counts.recorded,
             runs_replayed=counts.replayed,
@@ -163,11 +165,10 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def trim(self) -> None:
         """Give the arena's pages back to the system; the next run takes them again."""
         self._arena.trim()
-        native.trim_heap()
 
     def traces(self) -> list[Trace]:
-        """What the model asked for, one trace per shape that was recorded."""
-        return [shape.trace for shape in self._book.shapes.values()]
+        """What the model asked for, one trace per shape that is planned."""
+        return [trace for shape in self._book.shapes.values() if (trace := shape.trace) is not None]
 
     def export_plans(self) -> list[dict[str, Any]]:
         """The plans as plain data, for `plans` of another session of the same model."""
@@ -206,11 +207,14 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             # A run that failed says nothing about the plan.
             if completed:
                 self._book.ran(shape, deviation)
-        elif completed and said is not None and key is not _NO_KEY:
-            made = self._book.recorded(key, Trace(*said))
+        elif completed and key is not _NO_KEY:
+            if said is None:
+                self._book.unfollowable(key)
+            else:
+                made = self._book.recorded(key, Trace(*said))
+                self._arena.needed(self._book, self._book.peak)
+                improve(self._book, made, self._arena, self._plan_seconds)
             native.trim_heap()
-            self._arena.needed(self._book, self._book.peak)
-            improve(self._book, made, self._arena, self._plan_seconds)
 
 
 class _Binding(onnxruntime.IOBinding):  # type: ignore[misc]
@@ -309,9 +313,9 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:
     return ShapeMemory(
         inputs=dict(shape.key.inputs),
-        arena_bytes=shape.plan.peak if shape.tape else 0,
-        bound_bytes=shape.plan.proven_bound,
-        optimal=shape.plan.optimal,
+        arena_bytes=shape.placement.peak if shape.tape else 0,
+        bound_bytes=shape.placement.bound,
+        optimal=shape.placement.optimal,
         replayed=shape.replayed,
         deviated=shape.deviated,
         reason=shape.reason,

@@ -17,10 +17,8 @@ import numpy as np
 
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
-from onnxmem.plan.plan import Plan
-from onnxmem.plan.strategies import solve
-from onnxmem.plan.validate import validate
-from onnxmem.runtime.trace import OUTLIVES, Trace
+from onnxmem.runtime.placing import Placement, follow, place
+from onnxmem.runtime.trace import Trace
 
 # A deviation is one strike; four clean runs take one back: a shape that deviates less often than that keeps its plan.
 STRIKES = 3.0
@@ -28,8 +26,6 @@ _CLEAN_RUN = 0.25
 # A part of a run is worth following if it holds at least this much of what the whole run needs.
 _WORTHWHILE = 0.5
 _CUTS = 3
-# The first plan must not keep the caller waiting; the background has more time.
-_AT_ONCE = 0.1
 
 
 class RunKey(NamedTuple):
@@ -51,14 +47,11 @@ class Deviation(NamedTuple):
 
 @dataclass(eq=False)
 class ShapePlan:
-    """One shape's trace, plan and fortune. A shape without a tape is served from the heap, and `reason` says why."""
+    """One shape's plan and fortune. A shape without a tape is served from the heap, and `reason` says why."""
 
     key: RunKey
-    trace: Trace
-    plan: Plan
+    placement: Placement
     tape: native.Tape | None
-    steps: int
-    """How many of the trace's calls are followed; fewer than all if the rest depends on the data."""
     replayed: int = 0
     deviated: int = 0
     strikes: float = 0.0
@@ -66,6 +59,11 @@ class ShapePlan:
     earliest: int | None = None
     last: Deviation | None = None
     reason: str = ""
+
+    @property
+    def trace(self) -> Trace | None:
+        """What is followed, as it was recorded."""
+        return Trace(*self.tape.trace) if self.tape else None
 
 
 @dataclass
@@ -107,38 +105,49 @@ class PlanBook:
 
     def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
         """Take a new trace, with a plan that was found at once."""
-        shape = self._solved(key, trace)
+        placement = place(trace, guard=self.guard)
+        shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
         with self.lock:
             self.counts.recorded += 1
             self._keep(shape)
         return shape
 
-    def improved(self, shape: ShapePlan, plan: Plan) -> bool:
-        """Follow a better plan from the next run on; False if the shape has gone other ways meanwhile."""
-        tape = self._tape(shape.trace, plan, shape.steps)
+    def unfollowable(self, key: RunKey) -> None:
+        """A run made so many calls for so little memory that following them would take more than it saves."""
         with self.lock:
-            if shape.tape is None or plan.problem is not shape.plan.problem or plan.peak > shape.plan.peak:
+            self.counts.recorded += 1
+            reason = "served from the heap for good: its calls are so many that a plan would take more than it saves"
+            self._keep(ShapePlan(key, Placement(np.empty(0, np.int64), 0, 0), None, reason=reason))
+
+    def improved(self, shape: ShapePlan, better: Placement) -> bool:
+        """Follow a better plan from the next run on; False if the shape has gone other ways meanwhile."""
+        before, tape = shape.placement, shape.tape
+        if tape is None or better.peak > before.peak:
+            return False
+        new = native.Tape(*tape.trace, better.offsets, self.guard, tape.cut)
+        with self.lock:
+            if shape.tape is not tape:
                 return False
-            shape.plan, shape.tape = plan, tape
+            shape.placement, shape.tape = better, new
             return True
 
     def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
         """Count a replay that ended well, or deviated."""
-        if deviation is None:
-            with self.lock:
+        with self.lock:
+            if deviation is None:
                 self.counts.replayed += 1
                 shape.replayed += 1
                 shape.strikes = max(0.0, shape.strikes - _CLEAN_RUN)
-            return
-        with self.lock:
+                return
             self.counts.deviated += 1
             shape.deviated += 1
             shape.last = deviation
             shape.strikes += 1
-            shape.earliest = min(deviation.step, shape.steps if shape.earliest is None else shape.earliest)
+            step = min(deviation.step, deviation.step if shape.earliest is None else shape.earliest)
+            shape.earliest = step
             if shape.strikes < STRIKES or shape.tape is None:
                 return
-            step, shape.strikes, shape.earliest = shape.earliest, 0.0, None
+            shape.strikes, shape.earliest = 0.0, None
             if shape.replayed == 0 and shape.cuts == 0 and shape.key not in self.again:
                 # It never fitted once: perhaps another release or machine made it. It is recorded again, once.
                 self.again.add(shape.key)
@@ -159,13 +168,13 @@ class PlanBook:
     def documents(self) -> list[dict[str, Any]]:
         """All plans as plain data, for a file."""
         with self.lock:
-            shapes = [shape for shape in self.shapes.values() if shape.tape is not None]
-        return [_document(shape) for shape in shapes]
+            shapes = [(shape.key, shape.placement, shape.tape) for shape in self.shapes.values()]
+        return [_document(key, placement, tape) for key, placement, tape in shapes if tape is not None]
 
     def load(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Take plans that `documents` wrote: the first run of their shapes is already planned."""
         for document in documents:
-            shape = self._read(document)
+            shape = _read(document, self.guard)
             with self.lock:
                 self._keep(shape)
 
@@ -175,64 +184,49 @@ class PlanBook:
         while len(self.shapes) > self.limit:
             self.shapes.popitem(last=False)
 
-    def _solved(self, key: RunKey, trace: Trace, step: int | None = None) -> ShapePlan:
-        steps = trace.steps if step is None else step
-        part = trace if step is None else trace.prefix(step)
-        plan = solve(part.problem(guard=self.guard), "best", time_limit=_AT_ONCE)
-        return ShapePlan(key, trace, plan, self._tape(trace, plan, steps), steps)
-
-    def _tape(self, trace: Trace, plan: Plan, steps: int) -> native.Tape:
-        """What native replays follow: every buffer's offset, or -1 for the heap."""
-        whole = steps >= trace.steps
-        part = trace if whole else trace.prefix(steps)
-        offsets = np.full(len(part), -1, np.int64)
-        offsets[part.inside] = plan.offsets
-        # A cut tape has no call for what is alive at its end: those may be freed at any time, in any order.
-        uppers = part.uppers if whole else np.where(part.uppers >= steps, OUTLIVES, part.uppers)
-        return native.Tape(part.sizes, part.lowers, uppers, offsets, self.guard, not whole)
-
     def _give_up(self, shape: ShapePlan, last: Deviation, step: int) -> None:
         """Follow only the part of the run that is always the same, or nothing."""
-        why = f"{last.what} at step {last.step} of {shape.trace.steps}, {shape.deviated} times"
-        cut = None
-        whole = shape.trace.problem(guard=self.guard).lower_bound
-        part = shape.trace.prefix(step)
-        if shape.cuts < _CUTS and part.problem(guard=self.guard).lower_bound >= _WORTHWHILE * whole > 0:
-            cut = self._solved(shape.key, shape.trace, step)
+        trace, tape = shape.trace, None
+        if trace is None:
+            return
+        why = f"{last.what} at step {last.step} of {trace.steps}, {shape.deviated} times"
+        placement, part = shape.placement, trace.prefix(step)
+        if shape.cuts < _CUTS and part.bound(self.guard) >= _WORTHWHILE * shape.placement.bound > 0:
+            placement = place(part, guard=self.guard)
+            tape = follow(part, placement, guard=self.guard, cut=step)
         with self.lock:
-            if cut is not None:
-                shape.plan, shape.tape, shape.steps, shape.cuts = cut.plan, cut.tape, cut.steps, shape.cuts + 1
-                shape.reason = f"only the first {cut.steps} steps are planned: {why}"
-            else:
-                shape.tape = None
-                shape.reason = f"served from the heap for good: {why}"
-
-    def _read(self, document: Mapping[str, Any]) -> ShapePlan:
-        try:
-            inputs = tuple((str(name), tuple(map(int, dims))) for name, dims in document["inputs"])
-            key = RunKey(inputs, tuple(map(str, document["outputs"])), tuple(map(str, document["bound"])))
-            trace, steps = Trace.of(document), int(document["steps"])
-            part = trace if steps >= trace.steps else trace.prefix(steps)
-            plan = Plan(part.problem(), np.asarray(document["offsets"], np.int64), "loaded")
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise PlanError(f"this is not a plan that onnxmem wrote: {error!r}") from error
-        if self.guard:
-            return self._solved(key, trace)  # guards need room that the file's plan does not have
-        validate(plan)
-        try:
-            return ShapePlan(key, trace, plan, self._tape(trace, plan, steps), steps)
-        except ValueError as error:
-            raise PlanError(f"this plan cannot be followed: {error}") from error
+            shape.cuts += 1
+            shape.placement, shape.tape = placement, tape
+            part_only = f"only the first {step} steps are planned: {why}"
+            shape.reason = part_only if tape else f"served from the heap for good: {why}"
 
 
-def _document(shape: ShapePlan) -> dict[str, Any]:
+def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str, Any]:
     return {
-        "inputs": [[name, list(dims)] for name, dims in shape.key.inputs],
-        "outputs": list(shape.key.outputs),
-        "bound": list(shape.key.bound),
-        "steps": shape.steps,
-        **shape.trace.document(),
-        "offsets": shape.plan.offsets.tolist(),
-        "peak_bytes": shape.plan.peak,
-        "lower_bound_bytes": shape.plan.proven_bound,
+        "inputs": [[name, list(dims)] for name, dims in key.inputs],
+        "outputs": list(key.outputs),
+        "bound": list(key.bound),
+        "cut": tape.cut,
+        **Trace(*tape.trace).document(),
+        "offsets": tape.offsets.tolist(),
+        "peak_bytes": tape.peak,
+        "lower_bound_bytes": placement.bound,
     }
+
+
+def _read(document: Mapping[str, Any], guard: int) -> ShapePlan:
+    try:
+        inputs = tuple((str(name), tuple(map(int, dims))) for name, dims in document["inputs"])
+        key = RunKey(inputs, tuple(map(str, document["outputs"])), tuple(map(str, document["bound"])))
+        trace, bound = Trace.of(document), int(document["lower_bound_bytes"])
+        offsets = np.asarray(document["offsets"], np.int64)
+        # The library checks every offset against every other: a file is not trusted.
+        tape = native.Tape(trace.sizes, trace.lowers, trace.uppers, offsets, 0, bool(document["cut"]))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise PlanError(f"this is not a plan that can be followed: {error}") from error
+    placement = Placement(offsets, tape.peak, bound)
+    if guard:
+        # Guards need room that the file's plan does not have.
+        placement = place(trace, guard=guard)
+        tape = follow(trace, placement, guard=guard)
+    return ShapePlan(key, placement, tape)

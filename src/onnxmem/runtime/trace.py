@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxmem.errors import ModelError, PlanError
+from onnxmem._native import arena as native
+from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.plan.problem import Int64Array, Problem
 
 ALIGNMENT = 64
@@ -45,17 +46,35 @@ class Trace:
         """What outlived the run."""
         return int(self.sizes[self.uppers == OUTLIVES].sum())
 
-    def problem(self, *, outputs: bool = False, guard: int = 0) -> Problem:
-        """The placement problem: buffers that live within the run; with `outputs`, also those that outlive it."""
-        rows = np.arange(len(self)) if outputs else self.inside
+    def padded(self, guard: int = 0) -> Int64Array:
+        """What each buffer occupies: its size rounded up to the alignment, and a guard behind it."""
+        padded: Int64Array = -(-self.sizes // ALIGNMENT) * ALIGNMENT + guard
+        return padded
+
+    def problem(self, *, outputs: bool = False, guard: int = 0, rows: Int64Array | None = None) -> Problem:
+        """The placement problem: buffers that live within the run (or `rows`); with `outputs`, all of them."""
+        if rows is None:
+            rows = np.arange(len(self)) if outputs else self.inside
         uppers = np.where(self.uppers == OUTLIVES, self.steps, self.uppers)[rows]
-        padded = self.sizes[rows] if not guard else -(-self.sizes[rows] // ALIGNMENT) * ALIGNMENT + guard
-        return Problem(tuple(f"a{row}" for row in rows), self.lowers[rows], uppers, padded, ALIGNMENT)
+        sizes = (self.padded(guard) if guard else self.sizes)[rows]
+        return Problem(tuple(f"a{row}" for row in rows), self.lowers[rows], uppers, sizes, ALIGNMENT)
+
+    def bound(self, guard: int = 0, rows: Int64Array | None = None) -> int:
+        """The most that is alive at once, of the buffers that live within the run (or of `rows`)."""
+        rows = self.inside if rows is None else rows
+        sizes = self.padded(guard)[rows]
+        changes = np.zeros(self.steps + 1, np.int64)
+        changes[self.lowers[rows]] = sizes
+        changes[self.uppers[rows]] = -sizes  # every step is one call, so nothing is overwritten
+        return int(np.cumsum(changes).max(initial=0))
 
     def prefix(self, step: int) -> Trace:
         """The part before a step, in which whatever is alive at its end stays alive until then."""
         rows = self.lowers < step
-        uppers = np.where(self.uppers[rows] > step, step, self.uppers[rows])
+        uppers = self.uppers[rows]
+        alive = np.flatnonzero(uppers >= step)
+        # One call per step: they end one after the other, behind the last step there was.
+        uppers[alive] = step + np.arange(len(alive))
         return Trace(self.sizes[rows], self.lowers[rows], uppers)
 
     def document(self) -> dict[str, list[int]]:
@@ -72,16 +91,23 @@ class Trace:
             raise PlanError(f"this is not a trace: {error}") from error
 
 
-def record(path: str | bytes, feeds: Mapping[str, Any], options: Any = None) -> Trace:
-    """Run a model once and write down what it asks for. `path` is a file or a serialized model."""
+def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) -> Trace:
+    """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
+    import onnxruntime  # noqa: PLC0415
+
     from onnxmem.runtime.planned import PlannedSession  # noqa: PLC0415
 
     try:
-        session = PlannedSession(path, options, ["CPUExecutionProvider"], plan_seconds=0)
-        session.run(None, feeds)
+        session = PlannedSession(model, options, ["CPUExecutionProvider"])
+        native.begin_record(limited=False)
+        try:
+            onnxruntime.InferenceSession.run(session, None, feeds)
+        finally:
+            said = native.finish()
+    except RuntimeUnsupported:
+        raise
     except Exception as error:
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
-    traces = session.traces()
-    if not traces:
-        raise ModelError("the run left no trace", hint="a session that runs nodes in parallel cannot be recorded")
-    return traces[0]
+    if said is None or len(said) != 3:
+        raise ModelError("there was no memory to write down what the model asks for")
+    return Trace(*said)
