@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.runtime.arena import Arena
+    from onnxmem.runtime.planned import PlannedSession
     from onnxmem.unknown import Unknown
 
 _HOME = {
+    "Arena": "runtime.arena",
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
@@ -28,6 +31,7 @@ _HOME = {
     "OnnxmemError": "errors",
     "Plan": "plan.plan",
     "PlanError": "errors",
+    "PlannedSession": "runtime.planned",
     "Problem": "plan.problem",
     "Question": "estimate",
     "RuntimeUnsupported": "errors",
@@ -45,6 +49,7 @@ _HOME = {
 
 __all__ = [
     "STRATEGIES",
+    "Arena",
     "BudgetExceeded",
     "Buffer",
     "Estimate",
@@ -53,6 +58,7 @@ __all__ = [
     "OnnxmemError",
     "Plan",
     "PlanError",
+    "PlannedSession",
     "Problem",
     "Question",
     "RuntimeUnsupported",

@@ -151,7 +151,7 @@ NB_MODULE(arena, module) {
       .def_prop_ro("peak", &Tape::peak)
       .def_prop_ro("cut", &Tape::cut)
       .def_prop_ro("steps", [](const Tape& tape) { return tape.events().size(); })
-      .def_prop_ro("offsets", [](const Tape& tape) { return copied(tape.offsets()); })
+      .def_prop_ro("offsets", [](const Tape& tape) { return copied(tape.offsets()); }, nb::rv_policy::move)
       .def_prop_ro("trace", [](const Tape& tape) { return columns(tape.trace()); });
 
   nb::class_<Pool>(module, "Pool")

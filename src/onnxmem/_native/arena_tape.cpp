@@ -67,7 +67,7 @@ std::vector<Event> in_order(const Trace& trace) {
   timed.reserve(2 * count);
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::int64_t lower = trace.lowers[i], upper = trace.uppers[i];
-    if (trace.sizes[i] <= 0 || lower < 0 || (upper != -1 && upper <= lower))
+    if (trace.sizes[i] < 0 || lower < 0 || (upper != -1 && upper <= lower))
       throw std::invalid_argument("a buffer without size or lifetime");
     timed.emplace_back(lower, Event{i, true});
     if (upper != -1) timed.emplace_back(upper, Event{i, false});
@@ -87,6 +87,9 @@ std::vector<Event> in_order(const Trace& trace) {
 Tape::Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut)
     : sizes_(trace.sizes), offsets_(std::move(offsets)), guard_(footprint(guard)), cut_(cut), events_(in_order(trace)) {
   if (offsets_.size() != sizes_.size()) throw std::invalid_argument("columns of different length");
+  for (std::size_t i = 0; i < sizes_.size(); ++i)
+    if (sizes_[i] == 0 && (offsets_[i] >= 0 || trace.uppers[i] != -1))
+      throw std::invalid_argument("a buffer of any size has a place or an end");
   check_placement();
 }
 

@@ -46,7 +46,7 @@ struct Event {
 // follow it at once. A loop can make a hundred thousand calls, so it is kept small.
 class Tape {
  public:
-  // An offset of -1 puts a buffer on the heap. `guard` bytes behind each placed buffer stay free. A `cut` tape may be
+  // An offset of -1 puts a buffer on the heap; there, a size of 0 stands for any size. `guard` bytes behind each placed buffer stay free. A `cut` tape may be
   // followed by anything: it is the part of a run that is always the same. Throws std::invalid_argument unless
   // offsets are aligned and no two live buffers share a byte.
   Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut);

@@ -1,8 +1,9 @@
 """The plans of a session, one per combination of input shapes: recorded, solved, followed, and given up.
 
 A shape's life: the first run *records*; its trace is *solved*; later runs *replay* it. A run that deviates is right
-all the same, because from there on it is served from the heap. A shape that deviates again and again is cut to the
-part that is always the same, or left to the heap for good.
+all the same, because from there on it is served from the heap. A shape that deviates again and again is adapted: a
+buffer whose size depends on the data is left out, or the plan is cut to the part that is always the same; or else the
+shape is left to the heap for good.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _CLEAN_RUN = 0.25
 # A part of a run is worth following if it holds at least this much of what the whole run needs.
 _WORTHWHILE = 0.5
 _CUTS = 3
+# So many buffers of a shape may have a size that depends on the data; they are on the heap, the others are planned.
+_FREE_SIZES = 64
+_ANOTHER_SIZE = "an allocation of another size"
 
 
 class RunKey(NamedTuple):
@@ -56,7 +60,9 @@ class ShapePlan:
     deviated: int = 0
     strikes: float = 0.0
     cuts: int = 0
-    earliest: int | None = None
+    free_sizes: int = 0
+    places: set[int] = field(default_factory=set)
+    """Steps at which runs deviated since the plan was last adapted."""
     last: Deviation | None = None
     reason: str = ""
 
@@ -143,17 +149,21 @@ class PlanBook:
             shape.deviated += 1
             shape.last = deviation
             shape.strikes += 1
-            step = min(deviation.step, deviation.step if shape.earliest is None else shape.earliest)
-            shape.earliest = step
-            if shape.strikes < STRIKES or shape.tape is None:
+            shape.places.add(deviation.step)
+            of_size = deviation.what == _ANOTHER_SIZE and len(shape.places) == 1 and shape.free_sizes < _FREE_SIZES
+            if shape.tape is None or shape.strikes < (STRIKES - 1 if of_size else STRIKES):
                 return
-            shape.strikes, shape.earliest = 0.0, None
-            if shape.replayed == 0 and shape.cuts == 0 and shape.key not in self.again:
+            step, shape.strikes, shape.places = min(shape.places), 0.0, set()
+            adapted = shape.cuts or shape.free_sizes
+            if shape.replayed == 0 and not adapted and not of_size and shape.key not in self.again:
                 # It never fitted once: perhaps another release or machine made it. It is recorded again, once.
                 self.again.add(shape.key)
                 self.shapes.pop(shape.key, None)
                 return
-        self._give_up(shape, deviation, step)
+        if of_size:
+            self._leave_out(shape, step)
+        else:
+            self._cut(shape, deviation, step)
 
     def from_heap(self) -> None:
         """Count a run that no plan served."""
@@ -184,7 +194,19 @@ class PlanBook:
         while len(self.shapes) > self.limit:
             self.shapes.popitem(last=False)
 
-    def _give_up(self, shape: ShapePlan, last: Deviation, step: int) -> None:
+    def _leave_out(self, shape: ShapePlan, step: int) -> None:
+        """Plan without the buffer that was allocated at that step: its size depends on the data."""
+        if (trace := shape.trace) is None:
+            return
+        part = trace.without(step)
+        placement = place(part, guard=self.guard)
+        tape = follow(part, placement, guard=self.guard, cut=part.steps if shape.cuts else None)
+        with self.lock:
+            shape.free_sizes += 1
+            shape.placement, shape.tape = placement, tape
+            shape.reason = f"{shape.free_sizes} buffers are on the heap: their size depends on the data"
+
+    def _cut(self, shape: ShapePlan, last: Deviation, step: int) -> None:
         """Follow only the part of the run that is always the same, or nothing."""
         trace, tape = shape.trace, None
         if trace is None:

@@ -21,7 +21,7 @@ OUTLIVES = -1
 class Trace:
     """One row per buffer: its size, and when it was allocated and freed, counted in calls.
 
-    An upper of -1 says that the buffer outlived the run: it is an output.
+    An upper of -1 says that the buffer outlived the run: it is an output. A size of 0 stands for any size.
     """
 
     sizes: Int64Array
@@ -77,6 +77,11 @@ class Trace:
         uppers[alive] = step + np.arange(len(alive))
         return Trace(self.sizes[rows], self.lowers[rows], uppers)
 
+    def without(self, step: int) -> Trace:
+        """The same, but the buffer allocated at that step may have any size (it says 0) and ends at any time."""
+        row = self.lowers == step
+        return Trace(np.where(row, 0, self.sizes), self.lowers, np.where(row, OUTLIVES, self.uppers))
+
     def document(self) -> dict[str, list[int]]:
         """As plain lists, for a file."""
         return {name: getattr(self, name).tolist() for name in ("sizes", "lowers", "uppers")}
@@ -100,10 +105,13 @@ def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) ->
     try:
         session = PlannedSession(model, options, ["CPUExecutionProvider"])
         native.begin_record(limited=False)
+        outputs = None
         try:
-            onnxruntime.InferenceSession.run(session, None, feeds)
+            # Kept until the recording ends: an output is what outlives the run.
+            outputs = onnxruntime.InferenceSession.run(session, None, feeds)
         finally:
             said = native.finish()
+            del outputs
     except RuntimeUnsupported:
         raise
     except Exception as error:
