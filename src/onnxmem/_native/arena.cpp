@@ -135,12 +135,7 @@ void trim_heap() {
 #endif
 }
 
-}  // namespace
-
-NB_MODULE(arena, module) {
-  // Sessions may well be alive when the interpreter ends; that is not worth a message.
-  nb::set_leak_warnings(false);
-
+void make_classes(nb::module_& module) {
   nb::class_<Tape>(module, "Tape")
       .def("__init__",
            [](Tape* self, Column sizes, Column lowers, Column uppers, Column offsets, std::size_t guard, bool cut) {
@@ -159,6 +154,21 @@ NB_MODULE(arena, module) {
       .def("trim", &Pool::trim)
       .def("shrink", &Pool::shrink, nb::arg("size"))
       .def("stats", &pool_stats);
+}
+
+}  // namespace
+
+NB_MODULE(arena, module) {
+  // Sessions may well be alive when the interpreter ends; that is not worth a message.
+  nb::set_leak_warnings(false);
+
+  if (nb::type<Tape>().is_valid()) {
+    // Imported a second time in one process: classes can be made only once.
+    module.attr("Tape") = nb::type<Tape>();
+    module.attr("Pool") = nb::type<Pool>();
+  } else {
+    make_classes(module);
+  }
 
   module.def("place_in_sequence",
              [](Column sizes, Column lowers, Column uppers) {

@@ -155,7 +155,7 @@ class PlanBook:
                 return
             step, shape.strikes, shape.places = min(shape.places), 0.0, set()
             adapted = shape.cuts or shape.free_sizes
-            if shape.replayed == 0 and not adapted and not of_size and shape.key not in self.again:
+            if shape.replayed == 0 and not adapted and shape.key not in self.again:
                 # It never fitted once: perhaps another release or machine made it. It is recorded again, once.
                 self.again.add(shape.key)
                 self.shapes.pop(shape.key, None)
