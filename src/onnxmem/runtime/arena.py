@@ -34,7 +34,7 @@ class Arena:
         self.limit = limit
         self.busy = busy
         self.trim_after = trim_after
-        self._peaks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._peaks: dict[weakref.ref[Any], int] = {}
         self._last_used = 0.0
         self._timer: threading.Timer | None = None
 
@@ -58,7 +58,10 @@ class Arena:
 
     def needed(self, user: Any, peak: int) -> None:
         """`user`'s largest plan takes `peak` bytes from now on: what no user needs any more is unmapped."""
-        self._peaks[user] = peak
+        # Replaced as a whole, never changed: other threads may be reading it. Should two of them replace it at once,
+        # an arena is for a while smaller than it will be again.
+        others = {of: bytes_ for of, bytes_ in self._peaks.items() if of() is not None and of() is not user}
+        self._peaks = {**others, weakref.ref(user): peak}
         self.pool.shrink(max(self._peaks.values()))
 
     def used(self) -> None:

@@ -179,12 +179,13 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _placed(self, key: RunKey, run: Callable[[], Result]) -> Result:
         """Run inside the shape's plan, or record it if it has none."""
         shape = self._book.find(key)
-        if self._unplannable or (shape is not None and shape.tape is None):
+        tape = shape.tape if shape is not None else None  # once: another thread may take it away
+        if self._unplannable or (shape is not None and tape is None):
             self._book.from_heap()
             return run()
-        if shape is None:
+        if tape is None:
             native.begin_record()
-        elif not native.begin_replay(shape.tape, self._arena.pool):  # type: ignore[arg-type]
+        elif not native.begin_replay(tape, self._arena.pool):
             shape = None
             self._book.from_heap()
             key = _NO_KEY
