@@ -13,8 +13,9 @@ from onnxmem.plan.problem import Int64Array, Problem
 from onnxmem.plan.strategies import best, solve  # best is imported now: not in the middle of somebody's first run
 from onnxmem.runtime.trace import OUTLIVES, Trace
 
-# The first plan must not keep the caller waiting; the background has more time.
-AT_ONCE = 0.1
+# The first plan must not keep the caller waiting. The background has more time, but a search takes memory, too: here
+# it takes it while the arena is still empty, there on top of it.
+AT_ONCE = 0.25
 # Above this many buffers, those that hardly matter for the peak are placed without a search. All of them together may
 # cost this part of the peak.
 _MANY = 4000
