@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.runtime.arena import Arena
     from onnxmem.runtime.isolated import IsolatedSession
+    from onnxmem.runtime.planned import PlannedSession
     from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
 _HOME = {
+    "Arena": "runtime.arena",
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
@@ -48,6 +51,7 @@ _HOME = {
     "OnnxmemError": "errors",
     "Plan": "plan.plan",
     "PlanError": "errors",
+    "PlannedSession": "runtime.planned",
     "Problem": "plan.problem",
     "Question": "estimate",
     "RuntimeUnsupported": "errors",
@@ -72,6 +76,7 @@ _HOME = {
 
 __all__ = [
     "STRATEGIES",
+    "Arena",
     "BudgetExceeded",
     "Buffer",
     "Estimate",
@@ -82,6 +87,7 @@ __all__ = [
     "OnnxmemError",
     "Plan",
     "PlanError",
+    "PlannedSession",
     "Problem",
     "Question",
     "RuntimeUnsupported",
