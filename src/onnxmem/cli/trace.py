@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,10 +29,15 @@ def trace(
     json: options.Json = False,
 ) -> None:
     """Trace one run: every allocation and free that the model makes, kernels' scratch included."""
+    from onnxmem.measure.feeds import make_feeds  # noqa: PLC0415
+    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.measure.signature import read_signature  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
     from onnxmem.plan.table import write_problem  # noqa: PLC0415
     from onnxmem.runtime.trace import record  # noqa: PLC0415
 
-    feeds = _feeds(model, shape, dim, inputs)
+    shapes, dims = dict(parse_shape(text) for text in shape or []), dict(parse_dim(text) for text in dim or [])
+    feeds = make_feeds(read_signature(model), Scenario(model, shapes=shapes, dims=dims, inputs=inputs)).arrays
     with stage(f"running {model.name}"):
         found = record(str(model), feeds)
     if output is not None:
@@ -42,55 +48,7 @@ def trace(
         print_text(_text(found, model.name, feeds))
 
 
-def _feeds(model: Path, shapes: list[str] | None, dims: list[str] | None, inputs: Path | None) -> dict[str, Any]:
-    """Arrays to run with: the caller's, or made of zeros and ones in the shapes asked for."""
-    import numpy as np  # noqa: PLC0415
-
-    from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.model.bindings import (  # noqa: PLC0415
-        bind,
-        default_dimensions,
-        parse_dim,
-        parse_shape,
-        read_feed_shapes,
-    )
-    from onnxmem.model.dims import substitute  # noqa: PLC0415
-    from onnxmem.model.load import load_proto  # noqa: PLC0415
-    from onnxmem.model.model import Model  # noqa: PLC0415
-
-    if inputs is not None:
-        read_feed_shapes(inputs)  # says what is wrong with the file
-        with np.load(inputs, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    opened = Model.open(model)
-    given = bind(
-        opened.inputs,
-        shapes=dict(parse_shape(text) for text in shapes or []),
-        dims=dict(parse_dim(text) for text in dims or []),
-    )
-    numbers = {**default_dimensions(opened.inputs), **given}
-    types = {value.name: value.type.tensor_type.elem_type for value in load_proto(model).graph.input}
-    made: dict[str, Any] = {}
-    for name, declared in opened.inputs.items():
-        if declared is None or not types.get(name):
-            raise UsageError(f"nothing can be made up for input '{name}'", hint="give the arrays with --inputs")
-        made[name] = _array(types[name], tuple(substitute(dim, numbers) for dim in declared))
-    return made
-
-
-def _array(element: int, shape: tuple[Any, ...]) -> Any:
-    import numpy as np  # noqa: PLC0415
-    from onnx import TensorProto, helper  # noqa: PLC0415
-
-    if element == TensorProto.STRING:
-        return np.full(shape, "text")
-    dtype = helper.tensor_dtype_to_np_dtype(element)
-    if dtype.kind == "f":
-        return np.random.default_rng(0).uniform(0, 1, shape).astype(dtype)
-    return np.ones(shape, dtype)
-
-
-def _document(found: Trace, name: str, feeds: dict[str, Any]) -> dict[str, Any]:
+def _document(found: Trace, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "schema": "onnxmem.trace/1",
         "model": name,
@@ -104,7 +62,7 @@ def _document(found: Trace, name: str, feeds: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(found: Trace, name: str, feeds: dict[str, Any]) -> str:
+def _text(found: Trace, name: str, feeds: Mapping[str, Any]) -> str:
     from onnxmem.units import format_bytes  # noqa: PLC0415
 
     fed = ", ".join(f"{key} {'×'.join(map(str, value.shape)) or 'scalar'}" for key, value in feeds.items())
