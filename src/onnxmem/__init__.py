@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
     from onnxmem.estimate import Estimate, Question, estimate
+    from onnxmem.measure.measure import measure
+    from onnxmem.measure.measurement import Measurement
     from onnxmem.model.model import Model
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
@@ -23,6 +25,7 @@ _HOME = {
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
+    "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
@@ -35,6 +38,7 @@ _HOME = {
     "Unknown": "unknown",
     "UsageError": "errors",
     "estimate": "estimate",
+    "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
     "solve": "plan.strategies",
@@ -48,6 +52,7 @@ __all__ = [
     "BudgetExceeded",
     "Buffer",
     "Estimate",
+    "Measurement",
     "Model",
     "ModelError",
     "OnnxmemError",
@@ -59,6 +64,7 @@ __all__ = [
     "Unknown",
     "UsageError",
     "estimate",
+    "measure",
     "read_plan",
     "read_problem",
     "solve",

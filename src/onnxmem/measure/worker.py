@@ -1,0 +1,185 @@
+"""The measured process: `python -P -m onnxmem.measure.worker`.
+
+It loads and runs a model in named phases and does nothing else: all looking at memory is done by the parent, from
+outside, while this process waits at the border of a phase. What it says goes to the parent as lines of JSON, one for
+each border, so that whatever kills it takes only the phase it was in:
+
+    ← {"model": …}                                   the task
+    → {"begin": "load"}               ← (a line)     go on
+    → {"end": "load", "seconds": …}   ← (a line)     go on
+    → {"run": 3, "seconds": …}                       no answer
+
+It imports as little as it can before the phase `import`, because all of it counts as somebody's memory.
+"""
+
+from __future__ import annotations
+
+import os
+
+try:
+    with open("/proc/self/statm", "rb") as _file:  # noqa: PTH123  pathlib is not imported yet
+        _BEFORE: int | None = int(_file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+except OSError:
+    _BEFORE = None
+
+import json
+import sys
+import time
+from typing import Any
+
+# What allocation failures look like when they come as text: from C++, from the loader, from ONNX Runtime's arena.
+_NO_MEMORY = ("bad_alloc", "annot allocate memory", "Failed to allocate memory", "bad allocation")
+
+
+class _Stopped(Exception):
+    """A phase failed; the parent knows why."""
+
+
+class Worker:
+    """One life: start, import, inputs, load, first run, steady runs, release."""
+
+    def __init__(self, task: dict[str, Any], out: int) -> None:
+        self.task, self.out = task, out
+
+    def say(self, message: dict[str, Any]) -> None:
+        os.write(self.out, json.dumps(message).encode() + b"\n")
+
+    def border(self, message: dict[str, Any]) -> None:
+        """Tell the parent, and wait while it looks. If it is gone there is nobody to work for."""
+        self.say(message)
+        if not sys.stdin.buffer.readline():
+            os._exit(1)
+
+    def phase(self, name: str, work: Any) -> None:
+        self.border({"begin": name})
+        began = time.monotonic()
+        try:
+            facts = work() or {}
+        except Exception as error:  # whatever a model, its runtime or its inputs can raise is a result
+            seconds = time.monotonic() - began
+            text = " ".join(str(error).split())
+            lack = isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY)
+            kind = "out of memory" if lack else "refused" if hasattr(error, "hint") else "failed"
+            what = {"kind": kind, "type": type(error).__name__, "message": text, "hint": getattr(error, "hint", "")}
+            self.border({"end": name, "seconds": seconds, "error": what})
+            raise _Stopped from None
+        self.border({"end": name, "seconds": time.monotonic() - began, **facts})
+
+    def run(self) -> None:
+        self.border({"begin": "start"})
+        self.border({"end": "start", "seconds": time.monotonic() - self.task["spawned"], "rss_before_bytes": _BEFORE})
+        self.phase("import", self.import_runtime)
+        self.phase("inputs", self.read_inputs)
+        self.phase("load", self.load)
+        self.phase("first run", lambda: self.run_model(1))
+        # Looking at outputs is not running, and hashing them is not what a caller does: between the phases.
+        first = self.digest()
+        self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
+        self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
+        if self.task["profile"]:
+            self.say({"profile": self.session.end_profiling()})
+        self.phase("release", self.release)
+
+    def import_runtime(self) -> dict[str, Any]:
+        import gc  # noqa: PLC0415
+        import hashlib  # noqa: PLC0415
+
+        import numpy  # noqa: PLC0415
+        import onnxruntime  # noqa: PLC0415
+
+        from onnxmem.runtime.modes import find_mode  # noqa: PLC0415
+
+        self.find_mode = find_mode
+        self.gc, self.sha256, self.numpy, self.ort = gc, hashlib.sha256, numpy, onnxruntime
+        return {"onnxruntime": onnxruntime.__version__}
+
+    def read_inputs(self) -> None:
+        self.feeds = {name: self.numpy.load(path) for name, path in self.task["feeds"]}
+
+    def load(self) -> None:
+        mode = self.find_mode(self.task["mode"])
+        options = self.ort.SessionOptions()
+        options.log_severity_level = 3
+        if self.task["threads"] is not None:
+            options.intra_op_num_threads = self.task["threads"]
+        for name, value in {**mode.options, **self.task["options"]}.items():
+            current = getattr(options, name)
+            enumeration = isinstance(value, str) and not isinstance(current, str)
+            setattr(options, name, getattr(type(current), value) if enumeration else value)
+        for name, value in {**mode.config, **self.task["config"]}.items():
+            options.add_session_config_entry(name, value)
+        self.session = self.ort.InferenceSession(self.task["model"], options, providers=["CPUExecutionProvider"])
+
+    def run_model(self, times: int) -> None:
+        for number in range(times):
+            # Outputs of the run before are gone by the time the next ones are made, as in a caller's loop.
+            self.outputs = None
+            began = time.perf_counter()
+            self.outputs = self.session.run(None, self.feeds)
+            self.say({"run": number, "seconds": time.perf_counter() - began})
+
+    def digest(self) -> str:
+        """A hash of all outputs: names, types, shapes and bytes."""
+        total = self.sha256()
+        for meta, value in zip(self.session.get_outputs(), self.outputs or (), strict=True):
+            total.update(f"{meta.name}\0{meta.type}\0{getattr(value, 'shape', '')}\0".encode())
+            if isinstance(value, self.numpy.ndarray) and value.dtype != object:
+                total.update(self.numpy.ascontiguousarray(value).reshape(-1).view(self.numpy.uint8).data)
+            else:
+                total.update(repr(value.tolist() if hasattr(value, "tolist") else value).encode())
+        return str(total.hexdigest())
+
+    def shapes(self) -> dict[str, Any]:
+        names = [meta.name for meta in self.session.get_outputs()]
+        return {n: list(getattr(value, "shape", ())) for n, value in zip(names, self.outputs or (), strict=True)}
+
+    def release(self) -> None:
+        self.feeds = {}
+        self.outputs = self.session = None
+        self.gc.collect()
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel end this process with its parent, however that ends; elsewhere look now and then."""
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415
+
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    else:
+        import threading  # noqa: PLC0415
+
+        def watch() -> None:
+            while os.getppid() == parent:
+                time.sleep(1)
+            os._exit(1)
+
+        threading.Thread(target=watch, daemon=True).start()
+    # It may have ended before the kernel was told.
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> None:
+    """Do one task for the parent at the other end of stdin and stdout."""
+    # Whatever prints on stdout from here on, a library or a kernel, must not end up between the messages.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    task = json.loads(sys.stdin.buffer.readline())
+    die_with(task["parent"])
+    limits = task["rlimits"]
+    if limits:
+        import resource  # noqa: PLC0415
+
+        for name, value in limits.items():
+            kind = getattr(resource, name)
+            hard = resource.getrlimit(kind)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
+            resource.setrlimit(kind, (value, value))
+    try:
+        Worker(task, out).run()
+    except _Stopped:
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()
