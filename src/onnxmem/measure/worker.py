@@ -87,9 +87,9 @@ class Worker:
         import numpy  # noqa: PLC0415
         import onnxruntime  # noqa: PLC0415
 
-        from onnxmem.runtime.modes import find_mode  # noqa: PLC0415
+        from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
 
-        self.find_mode = find_mode
+        self.new_session = InferenceSession
         self.gc, self.sha256, self.numpy, self.ort = gc, hashlib.sha256, numpy, onnxruntime
         return {"onnxruntime": onnxruntime.__version__}
 
@@ -97,18 +97,18 @@ class Worker:
         self.feeds = {name: self.numpy.load(path) for name, path in self.task["feeds"]}
 
     def load(self) -> None:
-        mode = self.find_mode(self.task["mode"])
         options = self.ort.SessionOptions()
         options.log_severity_level = 3
         if self.task["threads"] is not None:
             options.intra_op_num_threads = self.task["threads"]
-        for name, value in {**mode.options, **self.task["options"]}.items():
-            current = getattr(options, name)
-            enumeration = isinstance(value, str) and not isinstance(current, str)
-            setattr(options, name, getattr(type(current), value) if enumeration else value)
-        for name, value in {**mode.config, **self.task["config"]}.items():
-            options.add_session_config_entry(name, value)
-        self.session = self.ort.InferenceSession(self.task["model"], options, providers=["CPUExecutionProvider"])
+        self.session = self.new_session(
+            self.task["model"],
+            options,
+            providers=["CPUExecutionProvider"],
+            mode=self.task["mode"],
+            settings=self.task["options"],
+            config=self.task["config"],
+        )
 
     def run_model(self, times: int) -> None:
         for number in range(times):

@@ -1,0 +1,40 @@
+"""How does a mode become onnxruntime's SessionOptions?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onnxmem.errors import UsageError
+from onnxmem.runtime import modes
+
+
+def apply(
+    options: Any,
+    settings: Mapping[str, modes.Setting],
+    config: Mapping[str, str],
+) -> None:
+    """Set attributes (enumerations by the name of the value) and configuration entries."""
+    for name, value in settings.items():
+        if not hasattr(options, name):
+            raise UsageError(f"SessionOptions of this ONNX Runtime has no '{name}'")
+        current = getattr(options, name)
+        enumeration = isinstance(value, str) and not isinstance(current, str)
+        setattr(options, name, getattr(type(current), value) if enumeration else value)
+    for name, value in config.items():
+        options.add_session_config_entry(name, value)
+
+
+def entries(options: Any, names: Iterable[str]) -> dict[str, str]:
+    """Those of these configuration entries that are set."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = options.get_session_config_entry(name)
+        except RuntimeError:  # that is how it says "not set"
+            continue
+    return found
+
+
+WATCHED = (modes.DISABLE_PREPACKING, modes.MAP_ORT, modes.ORT_BYTES, modes.ORT_INITIALIZERS, modes.SAVE_PREPACKED)
+"""The entries that can make a session unsafe."""
