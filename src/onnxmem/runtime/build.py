@@ -1,4 +1,4 @@
-"""How are the files of a package made? By ONNX Runtime itself, in a process of its own: `python -m onnxmem.runtime.build`.
+"""How are the files of a package made? By ONNX Runtime itself, in a process of its own.
 
 A session is made that saves what it has optimized and packed. Whatever happens to that process, a crash or a kill or
 a full disk, is an error here and nothing more; and it never outlives the one that started it.
@@ -20,6 +20,7 @@ from typing import Any
 
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.runtime import modes
+from onnxmem.runtime.blobs import align
 
 MODEL, WEIGHTS = "model", "weights.bin"
 # Smaller weights stay in the graph: a page each would take more than it saves.
@@ -45,6 +46,9 @@ def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) 
     else:
         task = {"source": str(source.absolute()), "target": str(target.absolute()), "form": form, "parent": os.getpid()}
         _run(task, folder, source, on_size)
+        # A model of small weights only has none outside, and no file for them.
+        if form != "ort" and (folder / WEIGHTS).exists():
+            align(target, folder / WEIGHTS)
     return target
 
 
