@@ -9,40 +9,53 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onnxmem.convert import convert
     from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
     from onnxmem.estimate import Estimate, Question, estimate
     from onnxmem.measure.measure import measure
     from onnxmem.measure.measurement import Measurement
     from onnxmem.model.model import Model
+    from onnxmem.pack import pack, repack
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.runtime.package import Package, verify
+    from onnxmem.runtime.session import InferenceSession
+    from onnxmem.share import Sharing, share
     from onnxmem.unknown import Unknown
 
 _HOME = {
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
+    "InferenceSession": "runtime.session",
     "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
+    "Package": "runtime.package",
     "Plan": "plan.plan",
     "PlanError": "errors",
     "Problem": "plan.problem",
     "Question": "estimate",
     "RuntimeUnsupported": "errors",
     "STRATEGIES": "plan.strategies",
+    "Sharing": "share",
     "Unknown": "unknown",
     "UsageError": "errors",
+    "convert": "convert",
     "estimate": "estimate",
     "measure": "measure.measure",
+    "pack": "pack",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
+    "repack": "pack",
+    "share": "share",
     "solve": "plan.strategies",
     "validate": "plan.validate",
+    "verify": "runtime.package",
     "write_plan": "plan.table",
     "write_problem": "plan.table",
 }
@@ -52,23 +65,31 @@ __all__ = [
     "BudgetExceeded",
     "Buffer",
     "Estimate",
+    "InferenceSession",
     "Measurement",
     "Model",
     "ModelError",
     "OnnxmemError",
+    "Package",
     "Plan",
     "PlanError",
     "Problem",
     "Question",
     "RuntimeUnsupported",
+    "Sharing",
     "Unknown",
     "UsageError",
+    "convert",
     "estimate",
     "measure",
+    "pack",
     "read_plan",
     "read_problem",
+    "repack",
+    "share",
     "solve",
     "validate",
+    "verify",
     "write_plan",
     "write_problem",
 ]

@@ -181,7 +181,7 @@ def _check_outputs(request: _Request, packed: Path, options: Mapping[str, Settin
     # nothing else may differ.
     like = {} if mode.exact else {DISABLE_PREPACKING: "1"}
     reference = "stock" if mode.exact else "stock without packing"
-    stages = (
+    stages: tuple[tuple[str, Path, str, Mapping[str, Setting], Mapping[str, str]], ...] = (
         (f"running {request.source.name} as {reference}", request.source, "stock", {}, like),
         (f"running the package as {mode.name}", packed, mode.name, options, {}),
     )
@@ -196,7 +196,7 @@ def _check_outputs(request: _Request, packed: Path, options: Mapping[str, Settin
             hashes.append(_outputs(trial, stage, original=model == request.source))
     if hashes[0] != hashes[1]:
         raise ModelError(
-            f"'{request.source.name}' cannot be packed for mode '{mode.name}': the outputs are not those of {reference}",
+            f"'{request.source.name}' cannot be packed as '{mode.name}': its outputs are not those of {reference}",
             hint="a package would compute something else; please report the model",
         )
     return {

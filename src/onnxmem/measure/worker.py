@@ -74,7 +74,8 @@ class Worker:
         self.phase("first run", lambda: self.run_model(1))
         # Looking at outputs is not running, and hashing them is not what a caller does: between the phases.
         first = self.digest()
-        self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
+        for _ in range(self.task.get("rounds", 1)):
+            self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
         self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
         if self.task["profile"]:
             self.say({"profile": self.session.end_profiling()})
@@ -101,7 +102,7 @@ class Worker:
         options.log_severity_level = 3
         if self.task["threads"] is not None:
             options.intra_op_num_threads = self.task["threads"]
-        self.session = self.new_session(
+        self.session: Any = self.new_session(
             self.task["model"],
             options,
             providers=["CPUExecutionProvider"],

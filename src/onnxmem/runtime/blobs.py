@@ -45,9 +45,13 @@ def blobs_of(tensor: TensorProto, folder: Path) -> Iterator[Blob]:
             try:
                 start, count = (int(number) for number in place.split(";")[:2])
             except ValueError as error:
-                raise RuntimeUnsupported("this ONNX Runtime notes packed weights in a way onnxmem cannot read") from error
+                raise RuntimeUnsupported(
+                    "this ONNX Runtime notes packed weights in a way onnxmem cannot read"
+                ) from error
             if start + count > size:
-                raise ModelError(f"'{path}' is truncated: a packed form of '{tensor.name}' ends at byte {start + count}")
+                raise ModelError(
+                    f"'{path}' is truncated: a packed form of '{tensor.name}' ends at byte {start + count}"
+                )
             yield Blob(start, count, True)
 
 

@@ -33,5 +33,7 @@ def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:
             large += size if size >= SMALLEST else 0
     if not large:
         return Weights(raw, packed, inline), ()
-    note = f"{format_bytes(large)} of weights stay inside the graph, where ONNX Runtime keeps them: one copy per process"
+    note = (
+        f"{format_bytes(large)} of weights stay inside the graph, where ONNX Runtime keeps them: one copy per process"
+    )
     return Weights(raw, packed, inline), (note,)

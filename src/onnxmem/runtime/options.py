@@ -19,8 +19,9 @@ def apply(
         if not hasattr(options, name):
             raise UsageError(f"SessionOptions of this ONNX Runtime has no '{name}'")
         current = getattr(options, name)
-        enumeration = isinstance(value, str) and not isinstance(current, str)
-        setattr(options, name, getattr(type(current), value) if enumeration else value)
+        if isinstance(value, str) and not isinstance(current, str):
+            value = getattr(type(current), value)  # noqa: PLW2901
+        setattr(options, name, value)
     for name, value in config.items():
         options.add_session_config_entry(name, value)
 

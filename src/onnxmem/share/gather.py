@@ -1,7 +1,8 @@
 """How are N workers kept alive together? Each is a measured process of its own, held at the end of its runs.
 
-They load and run one after the other, so that no worker's time depends on the others, and then wait. When the last
-has arrived, or has failed, all of them are looked at; then they may go.
+They take turns: one loads, or runs for a round, while all others wait, so that no worker's time depends on the others
+and whatever else the machine does hits all alike. When the last has arrived, or has failed, all of them are looked at;
+then they may go.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,16 +27,36 @@ OnHold = Callable[[tuple[int, ...]], None]
 """Called with the process ids while all workers wait."""
 
 
+class _Turns:
+    """A lock that is given to whoever has waited longest, so that turns go round."""
+
+    def __init__(self) -> None:
+        self._free = threading.Condition()
+        self._queue: deque[object] = deque()
+
+    def acquire(self, who: object) -> None:
+        with self._free:
+            self._queue.append(who)
+            self._free.wait_for(lambda: self._queue[0] is who)
+
+    def release(self, who: object) -> None:
+        with self._free:
+            if who in self._queue:
+                self._queue.remove(who)
+            self._free.notify_all()
+
+
 class _Abandoned(Exception):
     """The parent has given up; the worker has to go."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Member:
     """One worker, as its thread sees it."""
 
+    task: Mapping[str, Any]
+    files: tuple[Path, ...]
     pid: int | None = None
-    holds_turn: bool = False
     trial: Trial | None = None
     error: BaseException | None = None
     arrived: threading.Event = field(default_factory=threading.Event)
@@ -43,17 +65,17 @@ class _Member:
 
 
 class Gathering:
-    """N workers of one task."""
+    """Workers that are alive at the same time: a task for each, and the files its model is in."""
 
-    def __init__(self, task: Mapping[str, Any], count: int, files: tuple[Path, ...], timeout: float) -> None:
-        self._task, self._files, self._timeout = task, files, timeout
-        self._turn, self._go = threading.Lock(), threading.Event()
+    def __init__(self, tasks: Sequence[tuple[Mapping[str, Any], tuple[Path, ...]]], timeout: float) -> None:
+        self._timeout = timeout
+        self._turns, self._go = _Turns(), threading.Event()
         self._abandoned = False
-        self._members = [_Member() for _ in range(count)]
+        self._members = [_Member(task, files) for task, files in tasks]
         self._seen: dict[int, tuple[Reading, Bytes]] = {}
 
-    def run(self, on_hold: OnHold | None = None) -> tuple[tuple[Worker, ...], tuple[str, ...]]:
-        """Bring all of them to the point where they wait, look, and let them go: the workers, and what went wrong."""
+    def run(self, on_hold: OnHold | None = None) -> tuple[Worker | str, ...]:
+        """Bring all of them to the point where they wait, look, and let them go: what was seen, or what went wrong."""
         threads = [
             threading.Thread(target=self._live, args=(member,), name="onnxmem-worker") for member in self._members
         ]
@@ -62,11 +84,10 @@ class Gathering:
                 thread.start()
             for member in self._members:
                 member.arrived.wait()
-            waiting = [member.pid for member in self._members if member.waiting and member.pid]
             # All readings in a row: PSS depends on who else has a page.
-            self._seen = {pid: (probes.read(pid), self._model_pss(pid)) for pid in waiting}
-            if on_hold and waiting:
-                on_hold(tuple(waiting))
+            self._seen = {m.pid: (probes.read(m.pid), _model_pss(m)) for m in self._members if m.waiting and m.pid}
+            if on_hold and self._seen:
+                on_hold(tuple(self._seen))
         except BaseException:
             self._abandoned = True
             self._kill()
@@ -79,14 +100,13 @@ class Gathering:
         for member in self._members:
             if member.error:
                 raise member.error
-        workers = tuple(self._worker(member) for member in self._members if member.pid in self._seen)
-        return workers, self._failures()
+        return tuple(self._result(number, member) for number, member in enumerate(self._members, 1))
 
     def _live(self, member: _Member) -> None:
         """One worker's life, in a thread of its own: the kernel ends a child with the thread that started it."""
         try:
             member.trial = run_trial(
-                self._task,
+                member.task,
                 timeout=self._timeout,
                 memory_limit=None,
                 model_files=(),
@@ -97,8 +117,7 @@ class Gathering:
         except BaseException as error:
             member.error = error
         finally:
-            if member.holds_turn:
-                self._turn.release()
+            self._turns.release(member)
             member.waiting = member.waiting and member.trial is None
             member.arrived.set()
 
@@ -106,20 +125,17 @@ class Gathering:
         """Called while the worker waits to begin a phase."""
         member.pid = pid
         if phase == "load":
-            self._turn.acquire()
-            member.holds_turn = True
+            self._turns.acquire(member)
+        elif phase == "steady runs":
+            self._turns.release(member)
+            self._turns.acquire(member)
         elif phase == "release":
-            member.holds_turn = False
-            self._turn.release()
+            self._turns.release(member)
             member.waiting = True
             member.arrived.set()
             self._go.wait()
         if self._abandoned:
             raise _Abandoned
-
-    def _model_pss(self, pid: int) -> Bytes:
-        kinds = smaps.classify(self._files, pid)
-        return kinds if isinstance(kinds, Unknown) else next(k.pss for k in kinds if k.name == "model files")
 
     def _kill(self) -> None:
         for member in self._members:
@@ -127,16 +143,10 @@ class Gathering:
                 with suppress(OSError):
                     os.killpg(member.pid, signal.SIGKILL)
 
-    def _failures(self) -> tuple[str, ...]:
-        return tuple(
-            f"worker {number} of {len(self._members)}: {member.trial.verdict}"
-            for number, member in enumerate(self._members, 1)
-            if member.trial and not member.trial.verdict.ok
-        )
-
-    def _worker(self, member: _Member) -> Worker:
+    def _result(self, number: int, member: _Member) -> Worker | str:
         assert member.trial is not None
-        assert member.pid is not None
+        if not member.trial.verdict.ok or member.pid not in self._seen:
+            return f"worker {number} of {len(self._members)}: {member.trial.verdict}"
         load = member.trial.phase("load")
         assert load is not None
         reading, files = self._seen[member.pid]
@@ -150,6 +160,11 @@ class Gathering:
             member.trial.latencies,
             ",".join(sorted(set(member.trial.outputs))),
         )
+
+
+def _model_pss(member: _Member) -> Bytes:
+    kinds = smaps.classify(member.files, member.pid)
+    return kinds if isinstance(kinds, Unknown) else next(kind.pss for kind in kinds if kind.name == "model files")
 
 
 def _anon_peak(trial: Trial, load: Phase) -> Bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,17 @@ from onnxmem.runtime.contents import describe_weights
 from onnxmem.runtime.modes import Mode, Setting, check_version, find_mode
 from onnxmem.runtime.package import is_package, open_package
 from onnxmem.share.gather import Gathering, OnHold
-from onnxmem.share.sharing import Cold, Group, Sharing
+from onnxmem.share.sharing import Cold, Group, Sharing, Worker
 from onnxmem.unknown import Unknown
 
 ONNX_MODES = ("stock", "external", "mapped", "prepacked")
 ORT_MODES = ("ort", "ort-mapped", "ort-mapped-packed")
 OnStage = Callable[[str], None]
 
+# Runs in a row before it is another's turn.
+_STREAK = 2
+_FOREVER = 1e6
+_NOT_ASKED = Cold(Unknown("it was not asked for"), Unknown("it was not asked for"))
 _OPTIMIZED: dict[str, Setting] = {"graph_optimization_level": "ORT_DISABLE_ALL"}
 
 
@@ -51,9 +55,10 @@ def share(
 ) -> Sharing:
     """Measure N processes of a model together: `share("model.onnx", workers=(1, 4), modes=("stock", "prepacked"))`.
 
-    `settings` are the fields of a Scenario: shapes, dims, inputs, runs, threads … All modes take turns in each of
-    `iterations`. With `cold`, one more process of each mode loads with the page cache emptied of the model.
-    `on_hold(pids)` is called while a group is alive.
+    `settings` are the fields of a Scenario: shapes, dims, inputs, threads … and `runs`, the number of rounds in which
+    the modes take turns to be timed. With more `iterations` every group is made again and rounds are added. With
+    `cold`, one more process of each mode loads with the page cache emptied of the model. `on_hold(pids)` is called
+    while a group is alive.
     """
     source = Path(model)
     scenario = Scenario(source, **settings)
@@ -68,20 +73,13 @@ def share(
         folder = Path(temporary)
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
-        groups = [Group(mode.name, count, (), _no_cold(cold)) for count in counts for mode in chosen]
-        if cold:
-            colds = {mode.name: _cold(mode, forms[mode.form], saved, scenario, say) for mode in chosen}
-            groups = [replace(group, cold=colds[group.mode]) for group in groups]
+        lab = _Lab(forms, saved, scenario, say)
+        colds = {mode.name: lab.cold(mode) if cold else _NOT_ASKED for mode in chosen}
+        groups = [Group(mode.name, count, (), colds[mode.name]) for count in counts for mode in chosen]
         for number in range(iterations):
-            for position, group in enumerate(groups):
-                if group.failures:
-                    continue
-                again = f", {number + 1} of {iterations}" if iterations > 1 else ""
-                say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
-                mode = find_mode(group.mode)
-                found, failures = _gather(mode, forms[mode.form], saved, scenario, group.count, on_hold)
-                rounds = group.rounds if failures else (*group.rounds, found)
-                groups[position] = replace(group, rounds=rounds, failures=failures)
+            again = f", {number + 1} of {iterations}" if iterations > 1 else ""
+            groups = [group if group.failures else lab.gather(group, again, on_hold) for group in groups]
+        latencies = lab.race(chosen, iterations)
         weights = _weights_bytes(forms, signature)
     return Sharing(
         source.name,
@@ -91,6 +89,7 @@ def share(
         scenario.runs,
         feeds,
         tuple(groups),
+        latencies,
         read_environment(),
     )
 
@@ -141,43 +140,64 @@ def _prepare(
     return forms
 
 
-def _gather(
-    mode: Mode,
-    form: _Files,
-    feeds: list[tuple[str, str]],
-    scenario: Scenario,
-    count: int,
-    on_hold: OnHold | None = None,
-) -> Any:
-    task = {
-        "model": str(form.model),
-        "feeds": feeds,
-        "mode": mode.name,
-        "runs": scenario.runs,
-        "threads": scenario.threads,
-        "options": {**form.options, **scenario.options},
-        "config": dict(scenario.config),
-        "profile": False,
-    }
-    # Workers wait for each other, and for whoever looks at them, as long as it takes.
-    timeout = scenario.timeout * count if on_hold is None else 1e6
-    return Gathering(task, count, form.files, timeout).run(on_hold)
+class _Lab:
+    """What is measured, one question each."""
 
+    def __init__(
+        self, forms: Mapping[str, _Files], feeds: list[tuple[str, str]], scenario: Scenario, say: OnStage
+    ) -> None:
+        self._forms, self._feeds, self._scenario, self._say = forms, feeds, scenario, say
 
-def _cold(mode: Mode, form: _Files, feeds: list[tuple[str, str]], scenario: Scenario, say: OnStage) -> Cold:
-    say(f"{mode.name}: loading with a cold cache")
-    kept = drop(form.files)
-    if kept:
-        return Cold(kept, kept)
-    found, failures = _gather(mode, form, feeds, replace(scenario, runs=1), 1)
-    if failures:
-        return Cold(Unknown(failures[0]), Unknown(failures[0]))
-    return Cold(found[0].load_seconds, found[0].first_run)
+    def cold(self, mode: Mode) -> Cold:
+        """How long do loading and the first run take if the files have to come from the disk?"""
+        self._say(f"{mode.name}: loading with a cold cache")
+        kept = drop(self._forms[mode.form].files)
+        if kept:
+            return Cold(kept, kept)
+        found = Gathering([self._task(mode)], self._scenario.timeout).run()[0]
+        return (
+            Cold(Unknown(found), Unknown(found))
+            if isinstance(found, str)
+            else Cold(found.load_seconds, found.first_run)
+        )
 
+    def gather(self, group: Group, again: str, on_hold: OnHold | None) -> Group:
+        """The group with one more repetition."""
+        self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
+        # Workers wait for each other, and for whoever looks at them, as long as it takes.
+        timeout = self._scenario.timeout * group.count if on_hold is None else _FOREVER
+        found = Gathering([self._task(find_mode(group.mode))] * group.count, timeout).run(on_hold)
+        failures = tuple(worker for worker in found if isinstance(worker, str))
+        if failures:
+            return replace(group, failures=failures)
+        return replace(group, rounds=(*group.rounds, tuple(w for w in found if isinstance(w, Worker))))
 
-def _no_cold(asked: bool) -> Cold:
-    why = Unknown("it was not measured" if asked else "it was not asked for")
-    return Cold(why, why)
+    def race(self, modes: Sequence[Mode], iterations: int) -> dict[str, tuple[float, ...] | Unknown]:
+        """The seconds of each run: one worker of each mode, all alive, taking turns."""
+        self._say("latency: all modes take turns")
+        rounds = self._scenario.runs * iterations
+        tasks = [self._task(mode, rounds=rounds) for mode in modes]
+        found = Gathering(tasks, self._scenario.timeout * len(modes)).run()
+        return {
+            mode.name: Unknown(worker) if isinstance(worker, str) else worker.latencies
+            for mode, worker in zip(modes, found, strict=True)
+        }
+
+    def _task(self, mode: Mode, rounds: int = 1) -> tuple[dict[str, Any], tuple[Path, ...]]:
+        form, scenario = self._forms[mode.form], self._scenario
+        task = {
+            "model": str(form.model),
+            "feeds": self._feeds,
+            "mode": mode.name,
+            # The second run takes more than the first, where there is a memory pattern; from then on nothing changes.
+            "runs": _STREAK,
+            "rounds": rounds,
+            "threads": scenario.threads,
+            "options": {**form.options, **scenario.options},
+            "config": dict(scenario.config),
+            "profile": False,
+        }
+        return task, form.files
 
 
 def _weights_bytes(forms: dict[str, _Files], signature: Signature) -> int:

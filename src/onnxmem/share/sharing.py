@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from onnxmem.measure.environment import Environment
@@ -30,6 +30,7 @@ class Worker:
     """The same without files: what was private at most. Sampled."""
     first_run: float
     latencies: tuple[float, ...]
+    """Of its steady runs."""
     outputs: str
 
 
@@ -51,7 +52,6 @@ class Group:
     """The workers of each repetition."""
     cold: Cold
     failures: tuple[str, ...] = ()
-    pids: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def total_pss(self) -> Bytes:
@@ -94,11 +94,6 @@ class Group:
         return self._median([worker.first_run for worker in self.workers])
 
     @property
-    def latency(self) -> float | None:
-        """The median of all steady runs of all workers; one runs at a time."""
-        return self._median([seconds for worker in self.workers for seconds in worker.latencies])
-
-    @property
     def outputs(self) -> str | Unknown:
         """The hash of the outputs, the same in all workers."""
         hashes = {worker.outputs for worker in self.workers}
@@ -139,6 +134,8 @@ class Sharing:
     runs: int
     feeds: Feeds
     groups: tuple[Group, ...]
+    latencies: Mapping[str, tuple[float, ...] | Unknown]
+    """Seconds of each run of one worker of each mode; round by round, the modes took turns."""
     environment: Environment
 
     def floor(self, count: int) -> Bytes:
@@ -163,16 +160,32 @@ class Sharing:
         floor, total = self.floor(group.count), group.total_pss
         return total / floor if isinstance(floor, int) and isinstance(total, int) else None
 
-    def of_stock(self, group: Group, quantity: str) -> float | None:
-        """A group's `total_pss` or `latency` in terms of stock's with as many workers."""
-        baseline = next((g for g in self.groups if g.count == group.count and g.mode in ("stock", "ort")), None)
-        ours, theirs = getattr(group, quantity), getattr(baseline, quantity, None)
-        known = isinstance(ours, int | float) and isinstance(theirs, int | float) and theirs
-        return ours / theirs if known else None
+    def of_stock(self, group: Group) -> float | None:
+        """A group's total PSS in terms of stock's with as many workers."""
+        stock = next((g.total_pss for g in self.groups if g.count == group.count and g.mode == self.baseline), None)
+        total = group.total_pss
+        return total / stock if isinstance(total, int) and isinstance(stock, int) else None
+
+    @property
+    def baseline(self) -> str | None:
+        """The mode that others are compared with: the way ONNX Runtime loads if nobody says otherwise."""
+        return next((group.mode for group in self.groups if group.mode in ("stock", "ort")), None)
+
+    def latency(self, mode: str) -> float | Unknown:
+        """The median run of a mode."""
+        found = self.latencies[mode]
+        return found if isinstance(found, Unknown) else statistics.median(found)
+
+    def latency_of_stock(self, mode: str) -> float | None:
+        """A mode's latency in terms of stock's: the median of the ratios of runs that followed each other."""
+        ours, theirs = self.latencies[mode], self.latencies.get(self.baseline or "")
+        if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
+            return None
+        return statistics.median(own / stock for own, stock in zip(ours, theirs, strict=True))
 
     def same_outputs(self, group: Group) -> bool | None:
         """Whether its outputs are stock's, bit for bit."""
-        stock = next((g.outputs for g in self.groups if g.mode in ("stock", "ort")), None)
+        stock = next((g.outputs for g in self.groups if g.mode == self.baseline), None)
         return None if not isinstance(stock, str) or not isinstance(group.outputs, str) else group.outputs == stock
 
     def document(self) -> dict[str, Any]:
@@ -206,7 +219,7 @@ class Sharing:
             "load_cold_seconds": group.cold.load_seconds,
             "first_run_seconds": group.first_run,
             "first_run_cold_seconds": group.cold.first_run,
-            "latency_seconds": group.latency,
+            "latency_seconds": self.latency(group.mode),
             "outputs_sha256": group.outputs,
         }
         return {
@@ -214,8 +227,8 @@ class Sharing:
             "workers": group.count,
             **{name: None if isinstance(value, Unknown) else value for name, value in values.items()},
             "of_floor": self.of_floor(group),
-            "of_stock": self.of_stock(group, "total_pss"),
-            "latency_of_stock": self.of_stock(group, "latency"),
+            "of_stock": self.of_stock(group),
+            "latency_of_stock": self.latency_of_stock(group.mode),
             "outputs_equal_stock": self.same_outputs(group),
             "iterations": len(group.rounds),
             "failures": list(group.failures),
