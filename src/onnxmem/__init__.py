@@ -6,6 +6,8 @@ Names are imported when they are first used, so that `import onnxmem` costs next
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -105,3 +107,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Package(ModuleType):
+    """Keeps `onnxmem.measure` the function after `onnxmem.measure.probes` was imported.
+
+    Importing a submodule binds it to its package under its own name, and some of ours share theirs with what they do.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HOME or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

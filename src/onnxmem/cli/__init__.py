@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import convert, demo, estimate, pack, plan, share
+from onnxmem.cli import convert, demo, estimate, measure, pack, plan, share
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -21,7 +21,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for verb in (convert.convert, demo.demo, estimate.estimate, pack.pack, plan.plan, share.share):
+for verb in (
+    convert.convert,
+    demo.demo,
+    estimate.estimate,
+    measure.measure,
+    pack.pack,
+    plan.plan,
+    share.share,
+):
     app.command()(verb)
 
 

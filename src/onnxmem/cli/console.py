@@ -23,7 +23,8 @@ def print_text(renderable: Any) -> None:
     """A rich table or text on stdout: coloured on a terminal, plain elsewhere."""
     from rich.console import Console  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    # Names in models are text: "[/]" would end a style and ":smile:" become a picture if Rich were to read them.
+    console = Console(highlight=False, markup=False, emoji=False)
     # Files and pipes have no width of their own: do not fold long names there.
     console.width = console.width if console.is_terminal else max(console.width, 100)
     console.print(renderable)

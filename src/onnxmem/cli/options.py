@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,3 +93,31 @@ def question(
         rules=Rules(alias=alias, in_place=in_place, inputs=count_inputs),
         alignment=ALIGNMENT if alignment is None else alignment,
     )
+
+
+def parse_range(text: str) -> tuple[str, tuple[float, float]]:
+    """Read `ids=0:30522`: what a generated input may hold, without the upper end."""
+    from onnxmem.errors import UsageError  # noqa: PLC0415
+
+    name, separator, bounds = text.rpartition("=")
+    try:
+        low, high = (float(bound) for bound in bounds.split(":"))
+    except ValueError:
+        separator = ""
+    if not separator or not name or not low < high or math.isinf(low) or math.isinf(high):
+        raise UsageError(f"'{text}' is not a range", hint="write it as input=0:30522, the upper end is not included")
+    return name, (low, high)
+
+
+def parse_setting(text: str) -> tuple[str, bool | int | str]:
+    """Read `enable_mem_pattern=false` or `session.disable_prepacking=1`; entries with a dot are always text."""
+    from onnxmem.errors import UsageError  # noqa: PLC0415
+
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"'{text}' is not a session option", hint="write it as name=value")
+    if "." in name:
+        return name, value
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    return name, int(value) if value.lstrip("-").isdigit() else value

@@ -23,6 +23,20 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "ui
 
 
 @dataclass(frozen=True)
+class Fed:
+    """What a model was fed, in words: the arrays themselves may be large."""
+
+    inputs: Mapping[str, tuple[str, tuple[int, ...]]]
+    """Type and shape by input."""
+    given: Mapping[str, int]
+    """Dimensions the caller decided."""
+    assumed: Mapping[str, int]
+    """Dimensions the caller left open, and the numbers used for them."""
+    generated: Mapping[str, str]
+    """What generated inputs hold; empty if the caller gave the arrays."""
+
+
+@dataclass(frozen=True)
 class Feeds:
     """Arrays for all inputs, and how their sizes were decided."""
 
@@ -30,7 +44,11 @@ class Feeds:
     given: Mapping[str, int]
     assumed: Mapping[str, int]
     generated: Mapping[str, str]
-    """What generated inputs hold, in words; empty if the caller gave the arrays."""
+
+    def described(self) -> Fed:
+        """The same without the arrays."""
+        inputs = {name: (str(array.dtype), array.shape) for name, array in self.arrays.items()}
+        return Fed(inputs, self.given, self.assumed, self.generated)
 
     def save(self, folder: Path) -> list[tuple[str, str]]:
         """Write each array to a file of its own; names may hold anything, so the files are numbered."""

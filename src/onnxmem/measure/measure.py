@@ -68,7 +68,7 @@ def measure(
         else:
             runtime = unknown_memory("it was not asked for")
     environment = read_environment(trials[-1].onnxruntime)
-    return Measurement(scenario, signature.file_size, feeds, tuple(trials), runtime, environment)
+    return Measurement(scenario, signature.file_size, feeds.described(), tuple(trials), runtime, environment)
 
 
 def _task(scenario: Scenario, feeds: list[tuple[str, str]]) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxmem.measure.environment import Environment
-from onnxmem.measure.feeds import Feeds
+from onnxmem.measure.feeds import Fed
 from onnxmem.measure.nodes import NodeMemory, RuntimeMemory
 from onnxmem.measure.probes import Bytes, Sample
 from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.smaps import Kind
-from onnxmem.measure.trial import Phase, Trial, Verdict
+from onnxmem.measure.trial import Phase, Trial
+from onnxmem.measure.verdict import Verdict
 from onnxmem.unknown import Unknown
 
 SCHEMA = "onnxmem.measure/1"
@@ -26,7 +27,7 @@ class Measurement:
 
     scenario: Scenario
     file_bytes: int
-    feeds: Feeds
+    fed: Fed
     trials: tuple[Trial, ...]
     runtime: RuntimeMemory
     environment: Environment
@@ -101,11 +102,10 @@ class Measurement:
             "file_bytes": self.file_bytes,
             "scenario": self.scenario.document(),
             "inputs": {
-                name: {"dtype": str(array.dtype), "shape": list(array.shape)}
-                for name, array in self.feeds.arrays.items()
+                name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in self.fed.inputs.items()
             },
-            "generated": dict(self.feeds.generated),
-            "dims": {"given": dict(self.feeds.given), "assumed": dict(self.feeds.assumed)},
+            "generated": dict(self.fed.generated),
+            "dims": {"given": dict(self.fed.given), "assumed": dict(self.fed.assumed)},
             "outputs": {name: list(shape) for name, shape in trial.output_shapes.items()},
             "verdict": {"kind": trial.verdict.kind, "phase": trial.verdict.phase, "message": trial.verdict.message},
             "phases": [self._phase(phase) for phase in trial.phases],
@@ -237,6 +237,7 @@ def _node(node: NodeMemory) -> dict[str, Any]:
     return {
         "name": node.name,
         "op": node.op,
+        "times": node.times,
         **{name: None if isinstance(value, Unknown) else value for name, value in figures.items()},
         "seconds": node.seconds,
         "unknown": {name: value.reason for name, value in figures.items() if isinstance(value, Unknown)},

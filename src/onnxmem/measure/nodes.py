@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class NodeMemory:
-    """What one node takes in one run."""
+    """What one node takes in one run of the model; of a node that ran several times, the most."""
 
     name: str
     op: str
+    times: int
+    """How often it ran: more than once in the body of a loop."""
     dynamic: Bytes
     """Outputs it allocates."""
     temporary: Bytes
@@ -49,7 +51,7 @@ class RuntimeMemory:
     arena_held: Bytes
     """What the arena has taken from the system after all runs."""
     arena_peak: Bytes
-    """The most of it that was in use at once, packed weights included."""
+    """The most of it that was in use at once since the session began, packed weights included."""
     nodes: tuple[NodeMemory, ...] | Unknown
 
     @property
@@ -81,10 +83,14 @@ def read_memory(profile: Path, statistics: Path) -> RuntimeMemory:
     final = [event for event in kernels if event["ts"] >= last]
     before = _before(kernels[0])
     extra = _statistics(statistics)
-    names = Counter(_name(event) for event in final)
-    nodes = tuple(_node(event, extra if names[_name(event)] == 1 else {}, before) for event in final)
+    # In the body of a loop the same node runs many times.
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for event in final:
+        groups.setdefault((_name(event), str(event["args"].get("node_index", ""))), []).append(event)
+    names = Counter(name for name, _ in groups)
+    nodes = tuple(_node(group, extra if names[name] == 1 else {}, before) for (name, _), group in groups.items())
     return RuntimeMemory(
-        weights=sum(_number(event, "parameter_size") or 0 for event in final),
+        weights=sum(_largest(group, "parameter_size") or 0 for group in groups.values()),
         packed=before,
         arena_held=_known(_number(final[-1], "mem_arena_held")),
         arena_peak=_known(_number(final[-1], "mem_in_use_peak")),
@@ -92,18 +98,19 @@ def read_memory(profile: Path, statistics: Path) -> RuntimeMemory:
     )
 
 
-def _node(event: Mapping[str, Any], extra: Mapping[str, tuple[int, int]], before: Bytes) -> NodeMemory:
-    name = _name(event)
+def _node(events: Sequence[Mapping[str, Any]], extra: Mapping[str, tuple[int, int]], before: Bytes) -> NodeMemory:
+    name = _name(events[0])
     dynamic, temporary = extra.get(name, (None, None))
-    in_use = _number(event, "mem_bytes_in_use")
+    in_use = _largest(events, "mem_bytes_in_use")
     return NodeMemory(
         name,
-        str(event["args"].get("op_name", "")),
+        str(events[0]["args"].get("op_name", "")),
+        len(events),
         # Without statistics the size of its outputs is the next best; an alias or a reused buffer counts there too.
-        _known(dynamic if dynamic is not None else _number(event, "output_size")),
+        _known(dynamic if dynamic is not None else _largest(events, "output_size")),
         Unknown("ONNX Runtime's node statistics do not name it once") if temporary is None else temporary,
         in_use - before if in_use is not None and isinstance(before, int) else Unknown(_TOO_OLD),
-        event["dur"] / 1e6,
+        sum(event["dur"] for event in events) / 1e6,
     )
 
 
@@ -137,6 +144,10 @@ def _number(event: Mapping[str, Any], key: str) -> int | None:
         return int(event["args"][key])
     except (KeyError, ValueError, TypeError):
         return None
+
+
+def _largest(events: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    return max((number for event in events if (number := _number(event, key)) is not None), default=None)
 
 
 def _known(value: int | None) -> Bytes:

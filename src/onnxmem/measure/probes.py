@@ -49,7 +49,7 @@ class Reading:
     peak_rss: Bytes
     """The most that was resident since the process began or `reset_peak` was called.
 
-    The kernel counts pages per processor and in batches, so this can be some hundred KiB off; never more with time.
+    The kernel counts pages per processor and in batches, so this can be a few hundred KiB off.
     """
     at: float
     """When: `time.monotonic()`, which parent and child share."""

@@ -21,9 +21,11 @@ from onnxmem.errors import UsageError
 from onnxmem.measure import probes, smaps
 from onnxmem.measure.limit import Limit
 from onnxmem.measure.probes import Bytes, Peak, Reading, Sample, Sampler
+from onnxmem.measure.verdict import Verdict, judge
 from onnxmem.unknown import Unknown
 
-PHASES = ("start", "import", "inputs", "load", "first run", "steady runs", "release", "exit")
+PHASES = ("start", "import", "inputs", "load", "first run", "steady runs", "release", "trim", "exit")
+"""`release` drops all references; `trim` then asks glibc to give back what it keeps of the freed heap."""
 OnPhase = Callable[[str, int], None]
 """Called at the beginning of each phase with its name and the child's process id, while the child waits."""
 
@@ -50,24 +52,6 @@ class Phase:
         if isinstance(self.peak.rss, Unknown):
             return self.peak.rss
         return self.before if isinstance(self.before, Unknown) else max(0, self.peak.rss - self.before)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How it ended: ok, failed, out of memory, crashed, killed or timed out; where; and what was said."""
-
-    kind: str
-    phase: str | None = None
-    message: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the process got through all phases."""
-        return self.kind == "ok"
-
-    def __str__(self) -> str:
-        where = f" in phase '{self.phase}'" if self.phase else ""
-        return f"{self.kind}{where}{': ' if self.message else ''}{self.message}"
 
 
 @dataclass(frozen=True)
@@ -111,9 +95,9 @@ class Trial:
 class _Log:
     """What is known so far; grows message by message."""
 
+    began: float
     phases: list[Phase] = field(default_factory=list)
-    current: str | None = None
-    began: float = 0.0
+    current: str | None = "start"
     before: Bytes = field(default_factory=lambda: Unknown("the process had not begun"))
     refused: Unknown | None = None
     error: Mapping[str, Any] | None = None
@@ -138,7 +122,7 @@ def run_trial(
         child = _spawn(said, memory_limit is not None)
         try:
             limit.admit(child.pid)
-            log = _Log()
+            log = _Log(spawned)
             whole = {**task, "rlimits": limit.rlimits, "parent": os.getpid(), "spawned": spawned}
             _answer(child, json.dumps(whole).encode())
             with Sampler(child.pid) as sampler:
@@ -149,7 +133,8 @@ def run_trial(
         tail = said.read()[-4000:].decode(errors="replace")
         killed = limit.oom_kills()
         oom = kills is not None and killed is not None and killed > kills
-        verdict = _verdict(log, child.returncode, tail, oom=oom, timeout=timeout if late else None)
+        late_after = timeout if late else None
+        verdict = judge(log.current, log.error, child.returncode, tail, oom=oom, timeout=late_after)
     if log.error and log.error["kind"] == "refused":
         raise UsageError(log.error["message"], hint=log.error["hint"])
     _close(log, child.returncode, sampler.samples)
@@ -228,9 +213,9 @@ def _hear(
         log.current = message["begin"]
         if on_phase:
             on_phase(log.current, child.pid)
-        # The first phase began with the process, and so did its peak.
-        log.refused = probes.reset_peak(child.pid) if log.current != "start" else None
-        log.began = time.monotonic()
+        if log.current != "start":  # which began with the process, and so did its peak
+            log.refused = probes.reset_peak(child.pid)
+            log.began = time.monotonic()
         _answer(child)
     elif "end" in message:
         log.error = message.get("error")
@@ -318,34 +303,6 @@ def _sampled(phase: Phase, sampler: Sampler) -> Phase:
         return phase
     every = f"sampled every {sampler.interval * 1000:g} ms, because {phase.peak.method}"
     return replace(phase, peak=Peak(max(seen), False, every))
-
-
-def _verdict(log: _Log, code: int, said: str, *, oom: bool, timeout: float | None) -> Verdict:
-    if timeout is not None:
-        return Verdict("timed out", log.current, f"it was stopped after {timeout:g} s")
-    if log.error:
-        kind = str(log.error["kind"])
-        return Verdict(kind, log.current, f"{log.error['type']}: {log.error['message']}")
-    return Verdict("ok") if code == 0 else _death(log.current, code, said, oom=oom)
-
-
-def _death(phase: str | None, code: int, said: str, *, oom: bool) -> Verdict:
-    """What a process that could not speak any more died of."""
-    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-    if oom:
-        return Verdict("out of memory", phase, "the kernel killed it for memory")
-    if any(sign in said for sign in ("bad_alloc", "MemoryError", "annot allocate memory")):
-        return Verdict("out of memory", phase, last)
-    if code == -signal.SIGKILL:
-        return Verdict("killed", phase, "it got SIGKILL from outside, and no out-of-memory kill was counted")
-    how = _signal_name(-code) if code < 0 else f"it ended with code {code}"
-    return Verdict("crashed", phase, f"{how}{f': {last}' if last else ''}")
-
-
-def _signal_name(number: int) -> str:
-    with suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def _overhead(log: _Log, sampler: Sampler) -> Overhead:

@@ -27,8 +27,8 @@ import sys
 import time
 from typing import Any
 
-# What allocation failures look like when they come as text: from C++, from the loader, from ONNX Runtime's arena.
-_NO_MEMORY = ("bad_alloc", "annot allocate memory", "Failed to allocate memory", "bad allocation")
+# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS.
+NO_MEMORY = ("MemoryError", "bad_alloc", "annot allocate memory", "ailed to allocate memory", "Memory allocation still")
 
 
 class _Stopped(Exception):
@@ -36,7 +36,7 @@ class _Stopped(Exception):
 
 
 class Worker:
-    """One life: start, import, inputs, load, first run, steady runs, release."""
+    """One life: start, import, inputs, load, first run, steady runs, release, trim."""
 
     def __init__(self, task: dict[str, Any], out: int) -> None:
         self.task, self.out = task, out
@@ -57,8 +57,8 @@ class Worker:
             facts = work() or {}
         except Exception as error:  # whatever a model, its runtime or its inputs can raise is a result
             seconds = time.monotonic() - began
-            text = " ".join(str(error).split())
-            lack = isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY)
+            text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+            lack = isinstance(error, MemoryError) or any(sign in text for sign in NO_MEMORY)
             kind = "out of memory" if lack else "refused" if hasattr(error, "hint") else "failed"
             what = {"kind": kind, "type": type(error).__name__, "message": text, "hint": getattr(error, "hint", "")}
             self.border({"end": name, "seconds": seconds, "error": what})
@@ -80,6 +80,12 @@ class Worker:
         if self.task["profile"]:
             self.say({"profile": self.session.end_profiling()})
         self.phase("release", self.release)
+        if sys.platform == "linux":
+            import ctypes  # noqa: PLC0415  it is there already
+
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl does not
+            if trim:
+                self.phase("trim", lambda: {"trimmed": trim(0)})
 
     def import_runtime(self) -> dict[str, Any]:
         import gc  # noqa: PLC0415

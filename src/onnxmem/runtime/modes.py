@@ -150,6 +150,8 @@ def find_mode(name: str) -> Mode:
 def check_mode(name: str, model: Path) -> Mode:
     """The mode of that name, if it can load this file; what only the inside of the file tells is not looked at."""
     mode = find_mode(name)
+    if model.is_dir():  # a package, whose manifest tells
+        return mode
     if (mode.form == "ort") != (model.suffix == ".ort") and mode.form != "any":
         raise UsageError(
             f"mode '{name}' needs {FORMS[mode.form]}, and '{model.name}' is none",

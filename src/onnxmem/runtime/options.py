@@ -16,12 +16,13 @@ def apply(
 ) -> None:
     """Set attributes (enumerations by the name of the value) and configuration entries."""
     for name, value in settings.items():
-        if not hasattr(options, name):
-            raise UsageError(f"SessionOptions of this ONNX Runtime has no '{name}'")
-        current = getattr(options, name)
-        if isinstance(value, str) and not isinstance(current, str):
-            value = getattr(type(current), value)  # noqa: PLW2901
-        setattr(options, name, value)
+        try:
+            current = getattr(options, name)
+            enumeration = isinstance(value, str) and not isinstance(current, str)
+            setattr(options, name, getattr(type(current), str(value)) if enumeration else value)
+        except (AttributeError, TypeError) as error:
+            known = ", ".join(n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n)))
+            raise UsageError(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
     for name, value in config.items():
         options.add_session_config_entry(name, value)
 

@@ -141,19 +141,21 @@ class Sharing:
     def floor(self, count: int) -> Bytes:
         """The least that `count` workers could take: one copy of the weights + what the smallest has beside them.
 
-        The smallest worker is one whose weights are all in files; what it has beside them is the interpreter, the
-        runtime and what the model computes. A page of a library that workers share counts once.
+        Workers whose weights are all in files tell it. What they have beside is the interpreter, the runtime and what
+        the model computes; a page of a library that they share counts once, and so does one of the weights. Weights
+        that no run has touched, as most rows of an embedding table, are not in memory and do not count.
         """
-        beside = []
+        files, beside = [self.weights_bytes], []
         for group in self.groups:
             if group.count == count and find_mode(group.mode).shared:
-                total, files = group.total_pss, group.model_pss
-                if isinstance(total, int) and isinstance(files, int):
-                    beside.append(total - files)
+                total, resident = group.total_pss, group.model_pss
+                if isinstance(total, int) and isinstance(resident, int):
+                    files.append(resident)
+                    beside.append(total - resident)
         if not beside:
             shared = "prepacked, mapped or ort-mapped"
             return Unknown(f"no mode that leaves all weights in files ({shared}) was measured with {count} workers")
-        return self.weights_bytes + min(beside)
+        return min(files) + min(beside)
 
     def of_floor(self, group: Group) -> float | None:
         """How many times the floor a group takes."""

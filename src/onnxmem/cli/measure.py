@@ -1,0 +1,99 @@
+"""`onnxmem measure`: how much memory a model really takes, phase by phase, in a fresh process."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxmem.cli import options
+from onnxmem.cli.console import print_json, print_text, stage
+
+
+def measure(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .ort file.", show_default=False)],
+    shape: options.Shapes = None,
+    dim: options.Dims = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option("--inputs", metavar="FEEDS.npz", help="Feed these arrays; without them inputs are generated."),
+    ] = None,
+    input_range: Annotated[
+        list[str] | None,
+        typer.Option("--range", metavar="INPUT=LOW:HIGH", help="What a generated input may hold. May be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Generated inputs depend on this alone.")] = 0,
+    mode: Annotated[str, typer.Option(metavar="MODE", help="How to load and run: stock, tuned or ort.")] = "stock",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A session option (enable_mem_pattern=false) or configuration entry (session.disable_prepacking=1).",
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 5,
+    repeat: Annotated[int, typer.Option(metavar="K", min=1, help="Measure in so many processes.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
+    ] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Stop a process after this.")] = 600.0,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")
+    ] = None,
+    nodes: Annotated[
+        bool, typer.Option("--nodes/--no-nodes", help="Run once more with the profiler, to tell nodes apart.")
+    ] = True,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="RESULT.json", help="Write the result as JSON.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="TIMELINE.svg|.png|.html", help="Write the timeline as a picture.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Measure a model's memory: load and run it in a fresh process, with exact peaks, parts, nodes and latency."""
+    from onnxmem import files  # noqa: PLC0415
+    from onnxmem.measure.measure import measure as run  # noqa: PLC0415
+    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
+    from onnxmem.report.measure_text import measure_text  # noqa: PLC0415
+    from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
+    from onnxmem.report.timeline import timeline_chart  # noqa: PLC0415
+    from onnxmem.runtime.modes import check_mode  # noqa: PLC0415
+    from onnxmem.units import parse_bytes  # noqa: PLC0415
+
+    # All that can be wrong with the request is found before any work is done.
+    if picture is not None:
+        picture_kind(picture)
+    settings = [options.parse_setting(text) for text in option or []]
+    scenario = Scenario(
+        model,
+        shapes=dict(parse_shape(text) for text in shape or []),
+        dims=dict(parse_dim(text) for text in dim or []),
+        inputs=inputs,
+        ranges=dict(options.parse_range(text) for text in input_range or []),
+        seed=seed,
+        mode=mode,
+        runs=runs,
+        threads=threads,
+        options={name: value for name, value in settings if "." not in name},
+        config={name: str(value) for name, value in settings if "." in name},
+        timeout=timeout,
+        memory_limit=parse_bytes(memory_limit) if memory_limit is not None else None,
+    )
+    check_mode(mode, model)
+    with stage(f"measuring {model.name}"):
+        result = run(scenario, repeat=repeat, nodes=nodes)
+    if output is not None:
+        files.write_text(output, jsonlib.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
+    if picture is not None:
+        with stage("drawing"):
+            save_chart(timeline_chart(result), picture)
+    if json:
+        print_json(result.document())
+    else:
+        print_text(measure_text(result))
+    if not result.verdict.ok:
+        raise typer.Exit(3)

@@ -1,0 +1,82 @@
+"""Small models that load and run in no time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxmem import zoo
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the models below are kept for all tests."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def matmul(folder: Path) -> Path:
+    """16 MiB of weights and nearly no activations."""
+    path = folder / "matmul.onnx"
+    onnx.save_model(zoo.build("matmul", layers=4, width=1024), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def external(folder: Path, matmul: Path) -> Path:
+    """The same with external weights."""
+    path = folder / "external.onnx"
+    proto = onnx.load_model(matmul)
+    onnx.save_model(proto, path, save_as_external_data=True, location="external.bin", size_threshold=1024)
+    return path
+
+
+@pytest.fixture(scope="session")
+def ort(folder: Path, matmul: Path) -> Path:
+    """The same in ORT format."""
+    import onnxruntime  # noqa: PLC0415
+
+    path = folder / "matmul.ort"
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(matmul), options, providers=["CPUExecutionProvider"])
+    return path
+
+
+@pytest.fixture(scope="session")
+def unet(folder: Path) -> Path:
+    """Many activations."""
+    path = folder / "unet.onnx"
+    onnx.save_model(zoo.build("unet"), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def unimplemented(folder: Path) -> Path:
+    """A model with an operator that no one has."""
+    node = helper.make_node("Telepathy", ["x"], ["y"], domain="nowhere")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("nowhere", 1)]
+    path = folder / "unimplemented.onnx"
+    onnx.save_model(
+        helper.make_model(helper.make_graph([node], "g", [x], [y]), ir_version=10, opset_imports=opsets), path
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def reshaping(folder: Path) -> Path:
+    """A model whose declared shape lies: only a batch of 2 fits the shape it reshapes to."""
+    shape = numpy_helper.from_array(np.array([2, 8], np.int64), "shape")
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 8])
+    graph = helper.make_graph([node], "g", [x], [y], [shape])
+    path = folder / "reshaping.onnx"
+    onnx.save_model(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]), path)
+    return path

@@ -1,0 +1,85 @@
+"""`onnxmem measure` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+COMMAND = str(Path(sys.executable).with_name("onnxmem"))
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, "measure", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def test_text_files_and_picture(matmul: Path, tmp_path: Path) -> None:
+    result, picture = tmp_path / "result.json", tmp_path / "timeline.svg"
+    done = run(matmul, "--dim", "batch=8", "--runs", "2", "-o", result, "--picture", picture)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert all(len(line.rstrip()) <= 100 for line in lines)
+    assert any(line.startswith("steady runs") for line in lines)
+    assert "peak RSS while loading" in done.stdout and "Nodes to blame" in done.stdout
+    assert "The instrument" in done.stdout
+    assert json.loads(result.read_text())["inputs"]["x"]["shape"] == [8, 1024]
+    assert "steady runs" in picture.read_text()
+
+
+def test_feeds_decide_the_outputs(matmul: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "feeds.npz", x=np.ones((2, 1024), np.float32))
+    arguments = (matmul, "--inputs", tmp_path / "feeds.npz", "--runs", "1", "--no-nodes", "--json")
+    first, second = json.loads(run(*arguments).stdout), json.loads(run(*arguments, "--mode", "tuned").stdout)
+    assert first["outputs"] == {"y": [2, 1024]} and first["generated"] == {}
+    assert first["outputs_sha256"] == second["outputs_sha256"]
+
+
+def test_a_failed_run_prints_what_was_measured_and_exits_3(unimplemented: Path) -> None:
+    done = run(unimplemented)
+    assert done.returncode == 3
+    assert "failed in phase 'load'" in done.stdout and "Telepathy" in done.stdout
+    assert "import" in done.stdout and "Traceback" not in done.stdout + done.stderr
+    document = json.loads(run(unimplemented, "--json").stdout)
+    assert document["verdict"]["kind"] == "failed"
+    assert document["run_growth_bytes"] is None and "not reached" in document["unknown"]["run_growth_bytes"]
+
+
+def test_names_in_models_are_text(tmp_path: Path) -> None:
+    name = "[/bold] :smile: \x1b[2J"
+    x, y = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [1, 64]) for each in (name, "y"))
+    nodes = [helper.make_node("Exp", [name], ["t"], name=name), helper.make_node("Sin", ["t"], ["y"])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), ir_version=10, opset_imports=[helper.make_opsetid("", 20)]
+    )
+    onnx.save_model(model, tmp_path / "[red]m.onnx")
+    done = run(tmp_path / "[red]m.onnx", "--runs", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[red]m.onnx") and "\x1b" not in done.stdout
+    assert "input [/bold] :smile: �[2J" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--mode", "fast"], "no mode 'fast'"),
+        (["--mode", "ort"], "loads .ort files"),
+        (["--shape", "z=1x1024"], "no input 'z'"),
+        (["--range", "x=5"], "is not a range"),
+        (["--range", "z=0:5"], "no input 'z'"),
+        (["--option", "pattern"], "is not a session option"),
+        (["--option", "no_such_option=1"], "no_such_option"),
+        (["--memory-limit", "lots"], "is not a size"),
+        (["--picture", "x.gif"], "x.gif"),
+        (["--inputs", "none.npz"], "none.npz"),
+    ],
+)
+def test_wrong_usage_exits_2(matmul: Path, arguments: list[str], said: str) -> None:
+    done = run(matmul, *arguments)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr and done.stdout == ""
