@@ -97,10 +97,14 @@ def _size(folder: Path) -> int:
 def _failure(code: int, said: str, source: Path, folder: Path) -> Exception:
     """What a process that did not succeed died of."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    message = " ".join((lines or ["it said nothing"])[-1].split()).removeprefix("[ONNXRuntimeError] : ")[:300]
-    free = shutil.disk_usage(folder).free
-    if code == -signal.SIGXFSZ or "No space left" in said or free < 2**20:
-        return UsageError(f"there is no room for a package of '{source.name}' in '{folder.parent}'")
+    # The last part is the cause; before it come the places that passed it on.
+    message = " ".join((lines or ["it said nothing"])[-1].split("[ONNXRuntimeError] : ")[-1].split())[:300]
+    full = code == -signal.SIGXFSZ or "No space left" in said or "Failed to write" in said
+    if full or shutil.disk_usage(folder).free < 2**20:
+        return UsageError(
+            f"there is no room for a package of '{source.name}' in '{folder.parent}'",
+            hint="is the disk full, or the size of files limited (ulimit -f)?",
+        )
     if code == -signal.SIGKILL:
         return ModelError(f"the process that packed '{source.name}' was killed", hint="was there enough memory?")
     how = f"signal {-code}: " if code < 0 else ""

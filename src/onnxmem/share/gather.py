@@ -156,6 +156,7 @@ class Gathering:
             load.seconds,
             load.growth,
             _anon_peak(member.trial, load),
+            _anon_growth(member.trial, load),
             member.trial.first_run or 0.0,
             member.trial.latencies,
             ",".join(sorted(set(member.trial.outputs))),
@@ -165,6 +166,14 @@ class Gathering:
 def _model_pss(member: _Member) -> Bytes:
     kinds = smaps.classify(member.files, member.pid)
     return kinds if isinstance(kinds, Unknown) else next(kind.pss for kind in kinds if kind.name == "model files")
+
+
+def _anon_growth(trial: Trial, load: Phase) -> Bytes:
+    inputs = trial.phase("inputs")
+    after, before = load.reading.anon, inputs.reading.anon if inputs else Unknown("nothing was read before")
+    if isinstance(after, int) and isinstance(before, int):
+        return max(0, after - before)
+    return after if isinstance(after, Unknown) else before
 
 
 def _anon_peak(trial: Trial, load: Phase) -> Bytes:

@@ -28,6 +28,8 @@ class Worker:
     """Peak RSS while loading − RSS before it."""
     load_peak_anon: Bytes
     """The same without files: what was private at most. Sampled."""
+    loaded_anon: Bytes
+    """How much anonymous memory it had after loading − before it."""
     first_run: float
     latencies: tuple[float, ...]
     """Of its steady runs."""
@@ -82,6 +84,11 @@ class Group:
     def load_peak_anon(self) -> Bytes:
         """The same without files."""
         return self._over_rounds(lambda worker: worker.load_peak_anon, max)
+
+    @property
+    def loaded_anon(self) -> Bytes:
+        """What loading has left in heap and arenas of one worker."""
+        return self._over_rounds(lambda worker: worker.loaded_anon, statistics.median)
 
     @property
     def load_seconds(self) -> float | None:
@@ -217,6 +224,7 @@ class Sharing:
             "floor_bytes": self.floor(group.count),
             "load_peak_bytes": group.load_peak,
             "load_peak_anon_bytes": group.load_peak_anon,
+            "loaded_anon_bytes": group.loaded_anon,
             "load_seconds": group.load_seconds,
             "load_cold_seconds": group.cold.load_seconds,
             "first_run_seconds": group.first_run,
