@@ -34,6 +34,9 @@ class Question:
     rules: Rules = field(default_factory=Rules)
     alignment: int = ALIGNMENT
     time_limit: float = 20.0
+    """Seconds for finding shapes and the formula."""
+    search_time_limit: float = 5.0
+    """Seconds for the order `best`."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def schedule(model: Model, question: Question) -> Scheduled:
     given = bind(model.inputs, shapes=question.shapes, dims=question.dims)
     assumed = {name: n for name, n in default_dimensions(model.inputs).items() if name not in given}
     graph = _graph(model, question, {**given, **assumed})
-    timeline = lay_out(graph, question.order, question.rules)
+    timeline = lay_out(graph, question.order, question.rules, time_limit=question.search_time_limit)
     buffers = (Buffer(span.id, span.lower, span.upper, _bytes(span)) for span in timeline.spans)
     problem = Problem.of(buffers, alignment=question.alignment)
     return Scheduled(model, graph, timeline, problem, given, assumed)
@@ -124,14 +127,20 @@ def _graph(model: Model, question: Question, bindings: Mapping[str, int]) -> Gra
         view=question.view,
         level=question.level,
         fix_dims=question.fix_dims,
-        numbered=question.order == "ort-priority",
+        numbered=question.order in ("ort-priority", "best"),
         time_limit=question.time_limit,
     )
 
 
 def _formula(model: Model, question: Question, scheduled: Scheduled) -> tuple[Formula | None, str]:
     symbolic = _graph(model, question, scheduled.given)
-    timeline = lay_out(symbolic, question.order, question.rules, sample=scheduled.assumed)
+    timeline = lay_out(
+        symbolic,
+        question.order,
+        question.rules,
+        sample=scheduled.assumed,
+        time_limit=question.search_time_limit,
+    )
     formula = peak_formula(timeline, time_limit=question.time_limit)
     if formula is None and timeline.symbols:
         return None, "the formula was not found in time"

@@ -121,13 +121,14 @@ std::tuple<std::vector<int>, Wide, Wide, bool> search(const Graph& graph, const 
 
 // One layered search under a cap, for tests: the order (empty if none), what is known, and the next cap to try.
 std::tuple<std::vector<int>, std::string, Wide> within(const Graph& graph, Wide cap, std::size_t width,
-                                                       std::uint64_t seed) {
+                                                       std::uint64_t seed, bool backward) {
   std::vector<int> listed(graph.nodes);
   std::iota(listed.begin(), listed.end(), 0);
   const std::vector<int> order = settle(graph, listed);
   const Graph ordered = window(graph, order, 0, graph.nodes);
   Budget budget(1e6, {});
-  Answer answer = search_layers(ordered, narrow(cap), width, seed, budget);
+  Answer answer = search_layers(ordered, narrow(cap), width, Effort::best,
+                                backward ? Direction::backward : Direction::forward, seed, budget);
   for (int& node : answer.order) node = order[node];
   const char* verdict = answer.verdict == Verdict::found ? "found"
                         : answer.verdict == Verdict::impossible ? "impossible" : "unknown";
@@ -151,6 +152,7 @@ NB_MODULE(ordering, module) {
     return wide(peak_of(graph, checked(graph, order)));
   }, nb::arg("graph"), nb::arg("order"));
   module.def("node_bound", &bound, nb::arg("graph"));
-  module.def("within", &within, nb::arg("graph"), nb::arg("cap"), nb::arg("width"), nb::arg("seed"));
+  module.def("within", &within, nb::arg("graph"), nb::arg("cap"), nb::arg("width"), nb::arg("seed"),
+             nb::arg("backward"));
   module.def("search", &search, nb::arg("graph"), nb::arg("starts"), nb::arg("seconds"), nb::arg("seed"));
 }

@@ -20,8 +20,9 @@ Lists inverse(const Lists& rows, int count) {
 void Graph::finish() {
   needs = scratch;
   keeps.assign(nodes, 0);
-  start = base;
+  start = end = base;
   for (int s = 0; s < static_cast<int>(size.size()); ++s) {
+    if (stays[s]) end += size[s];
     if (writer[s] < 0) {
       start += size[s];
     } else {
@@ -31,36 +32,37 @@ void Graph::finish() {
   }
 }
 
-bool is_last_reader(const Graph& graph, Bits done, int storage, int node) {
+// Is `node` the last to read a storage? Looking ahead, all others have run; looking back, none is yet to run.
+template <bool Backward>
+static bool is_last_reader(const Graph& graph, Bits moved, int storage, int node) {
   for (int reader : graph.readers[storage])
-    if (reader != node && !done.has(reader)) return false;
+    if (reader != node && moved.has(reader) == Backward) return false;
   return true;
 }
 
-Bytes Steps::shared(Bits done, int node) {
+template <bool Backward>
+Effect Steps::step(Bits moved, int node, Bytes live) {
+  Bytes freed = 0, saved = 0;
+  for (int storage : graph_.reads[node])
+    if (!graph_.stays[storage] && is_last_reader<Backward>(graph_, moved, storage, node)) freed += graph_.size[storage];
   const auto pairs = graph_.pairs[node];
-  Bytes saved = 0;
   chosen_.clear();
   for (std::size_t k = 0; k < pairs.size(); k += 2) {
     const int source = pairs[k], target = pairs[k + 1];
     const bool used = std::any_of(chosen_.begin(), chosen_.end(), [&](const auto& pair) {
       return pair.first == source || pair.second == target;
     });
-    if (used || !is_last_reader(graph_, done, source, node)) continue;
+    if (used || !is_last_reader<Backward>(graph_, moved, source, node)) continue;
     chosen_.emplace_back(source, target);
     saved += graph_.size[source];
   }
-  return saved;
+  const Bytes change = graph_.keeps[node] - freed;
+  const Bytes before = Backward ? live - change : live;
+  return {before + graph_.needs[node] - saved, Backward ? before : live + change};
 }
 
-Effect Steps::run(Bits done, int node, Bytes live) {
-  Bytes freed = 0;
-  for (int storage : graph_.reads[node])
-    if (!graph_.stays[storage] && is_last_reader(graph_, done, storage, node)) freed += graph_.size[storage];
-  Bytes during = live + graph_.needs[node];
-  if (!graph_.pairs[node].empty()) during -= shared(done, node);
-  return {during, live + graph_.keeps[node] - freed};
-}
+Effect Steps::run(Bits done, int node, Bytes live) { return step<false>(done, node, live); }
+Effect Steps::take_back(Bits undone, int node, Bytes live) { return step<true>(undone, node, live); }
 
 Bytes peak_of(const Graph& graph, std::span<const int> order) {
   std::vector<std::uint64_t> words((graph.nodes + 63) / 64 + 1);
@@ -191,7 +193,7 @@ Bytes node_bound(const Graph& graph, std::span<const int> order) {
       }
     }
   }
-  Bytes bound = graph.start;
+  Bytes bound = std::max(graph.start, graph.end);
   Steps steps(graph);
   std::vector<std::uint64_t> others(above.stride);
   for (int node = 0; node < graph.nodes; ++node) {

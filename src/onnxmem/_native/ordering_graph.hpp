@@ -52,7 +52,7 @@ struct Graph {
 
   // Derived by finish().
   std::vector<Bytes> needs, keeps;  // per node: outputs and scratch while it runs; outputs that live on after it
-  Bytes start = 0;                  // alive before the first node
+  Bytes start = 0, end = 0;         // alive before the first node, and after the last
 
   void finish();
 };
@@ -65,16 +65,18 @@ struct Effect {
 class Steps {
  public:
   explicit Steps(const Graph& graph) : graph_(graph) {}
+  // `done` has run and `live` bytes are alive: what does running `node` do?
   Effect run(Bits done, int node, Bytes live);
+  // The same looking back: nothing in `undone` has run, `node` was the last one before it, `live` bytes are alive
+  // after it; `after` is what was alive before it.
+  Effect take_back(Bits undone, int node, Bytes live);
 
  private:
-  Bytes shared(Bits done, int node);
+  template <bool Backward>
+  Effect step(Bits moved, int node, Bytes live);
   const Graph& graph_;
   std::vector<std::pair<int, int>> chosen_;
 };
-
-// Is `node` the only one of a storage's readers that has not run?
-bool is_last_reader(const Graph& graph, Bits done, int storage, int node);
 
 // The most that is live at once when all nodes run in this order.
 Bytes peak_of(const Graph& graph, std::span<const int> order);

@@ -4,12 +4,21 @@
 //
 // 1. If running a node, or a chain of nodes each made ready by the one before, fits under the cap and leaves no more
 //    alive than before (and did not on the way), some best order continues exactly so. (`advance`)
-// 2. If a state reached from a root R leaves no more alive than R, and no state with fewer nodes did, then some best
-//    order passes through it: everything else can be forgotten. (`commit`)
+// 2. If a state M reached from a root R leaves no more alive than R, and no more than any set between the two does, then
+//    some best order passes through it: everything else can be forgotten. (`commit`)
 //
-// A node moved forward finds fewer bytes alive and no fewer chances to work in place, because being the last reader
-// only gets easier when more has run. Rule 2 needs more: see `Tangles`. Glued nodes travel with their one predecessor;
-// with several, neither rule holds and both are switched off.
+// Layers come by number of nodes, so the sets between R and M were all seen before M is, if they can be reached at all;
+// and the smallest of them can, because M can. Rule 1 spoils this by jumping ahead, perhaps over M: a state is committed
+// to only if it leaves no more alive than any state did from which a jump began (`floor_`), and if all such jumps that
+// are possible from a set inside it would end inside it, which is so if no chain can be added to it.
+//
+// Moving nodes forward may take from another node the chance to work in place, by making somebody else the last reader
+// of its input. It does no harm: the input is then freed that much earlier (or was not to be freed at all), so the same
+// bytes are missing in the sum that the other node adds to. Glued nodes travel with their one predecessor; with several,
+// neither rule holds and both are switched off.
+//
+// All of it can be done from the end as well, taking nodes back one by one. That is the better way where memory grows
+// towards the end: there it is a node's lateness that costs nothing.
 #include "ordering_layers.hpp"
 
 #include <algorithm>
@@ -19,29 +28,12 @@
 
 namespace ordering {
 
-Budget::Budget(double seconds, std::function<bool()> interrupted)
-    : deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                   std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)))),
-      next_question_(Clock::now()),
-      interrupted_(std::move(interrupted)) {}
-
-bool Budget::over() {
-  if (over_ || --countdown_ > 0) return over_;
-  countdown_ = 64;
-  const auto now = Clock::now();
-  over_ = now >= deadline_;
-  if (!over_ && now >= next_question_ && interrupted_) {
-    over_ = interrupted_();
-    next_question_ = Clock::now() + std::chrono::milliseconds(20);
-  }
-  return over_;
-}
-
 namespace {
 
 constexpr std::size_t kMemory = std::size_t{384} << 20;  // bytes of states kept at once
 constexpr std::size_t kTrail = std::size_t{1} << 24;     // steps remembered for telling the order at the end
-constexpr int kChain = 48;                               // how far a chain is followed for rule 1
+constexpr std::size_t kChain = 48;                               // how far a chain is followed for rule 1
+constexpr int kVisits = 4096;                            // how many steps of branching chains are tried for rule 2
 
 struct Key {  // a set of nodes as 128 random bits: two sets that meet in one are not to be expected in any lifetime
   std::uint64_t high = 0, low = 0;
@@ -69,49 +61,32 @@ struct Row {  // a state to come: a child not made yet, or (parent -1) the waiti
   int parent, node;
 };
 
-// Rule 2 relies on states below the one committed to being reachable themselves. In-place sharing may break that: a
-// node shares memory only after another reader that does not come before it anyway. Such pairs are remembered, and a
-// commit that would contain both is not made.
-struct Tangles {
-  explicit Tangles(const Graph& graph) {
-    std::vector<int> order(graph.nodes);
-    for (int k = 0; k < graph.nodes; ++k) order[k] = k;
-    bool shared = false;
-    for (int node = 0; node < graph.nodes && !shared; ++node)
-      for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
-        shared = shared || graph.readers[graph.pairs[node][j]].size() > 1;
-    if (!shared) return;
-    Relation above = ancestors(graph, order);
-    for (int node = 0; node < graph.nodes; ++node)
-      for (std::size_t j = 0; j < graph.pairs[node].size(); j += 2)
-        for (int other : graph.readers[graph.pairs[node][j]])
-          if (other != node && !above[node].has(other)) pairs.emplace_back(node, other);
-  }
-  std::vector<std::pair<int, int>> pairs;
-};
-
+template <bool Backward>
 class Layers {
  public:
-  Layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget)
-      : graph_(graph), cap_(cap), width_(width), budget_(budget), steps_(graph), tangles_(graph),
-        words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1),
-        root_words_(words_) {
+  Layers(const Graph& graph, Bytes cap, std::size_t width, Effort effort, std::uint64_t seed, Budget& budget)
+      : graph_(graph), cap_(cap), width_(width), effort_(effort), budget_(budget), steps_(graph),
+        words_(static_cast<std::size_t>(graph.nodes) / 64 + 1), keys_(graph.nodes), waiting_(graph.nodes + 1) {
     for (Key& key : keys_) key = {mix(seed), mix(seed)};
+    has_glue_ = std::count(graph.glued.begin(), graph.glued.end(), 1) > 0;
     for (int node = 0; node < graph.nodes; ++node)
-      simple_glue_ = simple_glue_ && (!graph.glued[node] || graph.before[node].size() <= 1);
+      simple_glue_ = simple_glue_ && (!graph.glued[node] || (!Backward && graph.before[node].size() <= 1));
     most_slots_ = std::max<std::size_t>(kMemory / (2 * words_ * sizeof(std::uint64_t)), 16);
   }
 
   Answer solve() {
-    if (graph_.start > cap_) return {Verdict::impossible, {}, graph_.start};
+    const Bytes ends = std::max(graph_.start, graph_.end);
+    if (ends > cap_) return {Verdict::impossible, {}, ends};
     if (graph_.nodes == 0) return {Verdict::found, {}, 0};
-    State root{take_slot(), -1, 0, graph_.start, {}};
+    if (Backward && !simple_glue_) return {Verdict::unknown, {}, 0};
+    State root{take_slot(), -1, 0, Backward ? graph_.end : graph_.start, {}};
     std::memset(memory_.data() + root.slot * 2 * words_, 0, 2 * words_ * sizeof(std::uint64_t));
     for (int node = 0; node < graph_.nodes; ++node)
-      if (graph_.before[node].empty()) ready(root).set(node);
-    advance(root);
+      if (before(node).empty()) ready(root).set(node);
+    open_all(root);
+    advance(root, root.live);
     root_live_ = root.live, root_count_ = root.count;
-    std::copy_n(done(root).words, words_, root_words_.begin());
+    floor_ = kUnlimited;
     waiting_[root.count].push_back(root);
     for (int layer = root.count; layer <= graph_.nodes; ++layer) {
       if (!waiting_[graph_.nodes].empty()) return {Verdict::found, told(waiting_[graph_.nodes][0]), 0};
@@ -124,6 +99,13 @@ class Layers {
   }
 
  private:
+  // Looking back, what comes after a node comes first.
+  std::span<const int> before(int node) const { return Backward ? graph_.after[node] : graph_.before[node]; }
+  std::span<const int> after(int node) const { return Backward ? graph_.before[node] : graph_.after[node]; }
+  Effect step(const State& state, int node, Bytes live) {
+    return Backward ? steps_.take_back(done(state), node, live) : steps_.run(done(state), node, live);
+  }
+
   Bits done(const State& state) { return {memory_.data() + state.slot * 2 * words_}; }
   Bits ready(const State& state) { return {memory_.data() + state.slot * 2 * words_ + words_}; }
 
@@ -149,6 +131,7 @@ class Layers {
     rows_.erase(std::unique(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.key == b.key; }),
                 rows_.end());
     if (rows_.size() > width_) {
+      if (effort_ == Effort::proof) return false;
       std::nth_element(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(width_), rows_.end(),
                        [](const Row& a, const Row& b) { return std::tie(a.live, a.key) < std::tie(b.live, b.key); });
       rows_.resize(width_);
@@ -170,7 +153,9 @@ class Layers {
       child.slot = take_slot();
       std::copy_n(done(layer_[row.parent]).words, 2 * words_, done(child).words);
       run(child, row.node, row.live);
-      advance(child);
+      open_.clear();
+      open_near(child, row.node);
+      advance(child, layer_[row.parent].live);
       if (child.count == layer) next.push_back(child);
       else waiting_[child.count].push_back(child);
     }
@@ -198,9 +183,9 @@ class Layers {
     Bits ran = done(state), open = ready(state);
     ran.set(node);
     open.clear(node);
-    for (int follower : graph_.after[node]) {
+    for (int follower : after(node)) {
       bool free = true;
-      for (int other : graph_.before[follower]) free = free && ran.has(other);
+      for (int other : before(follower)) free = free && ran.has(other);
       if (free && !open.has(follower)) open.set(follower), enabled_.push_back(follower);
     }
   }
@@ -215,7 +200,7 @@ class Layers {
 
   bool any_glued(const State& state) {
     bool found = false;
-    each_ready(state, [&](int node) { return found = graph_.glued[node]; });
+    if (has_glue_) each_ready(state, [&](int node) { return found = graph_.glued[node]; });
     return found;
   }
 
@@ -225,62 +210,119 @@ class Layers {
     return false;
   }
 
-  // Rule 1, as often as it applies.
-  void advance(State& state) {
-    if (!simple_glue_) return;
-    for (bool moved = true; moved && !any_glued(state);) {
-      moved = false;
-      each_ready(state, [&](int node) { return moved = try_chain(state, node); });
+  // Rule 1, as often as it applies, beginning with the nodes in `open_`. `branching` also tries chains where several
+  // nodes could come next.
+  bool advance(State& state, Bytes known, bool branching = false) {
+    if (!simple_glue_) return false;
+    const int before = state.count;
+    bool all = false;
+    while (!open_.empty() && !any_glued(state)) {
+      const int first = open_.back();
+      open_.pop_back();
+      chain_.clear();
+      enabled_.clear();
+      if (!ready(state).has(first) || !follow(state, first, state.live, 0, branching)) continue;
+      floor_ = std::min(floor_, state.live);
+      for (const auto& [node, live] : chain_) {
+        trail_.emplace_back(state.trail, node);
+        state.trail = static_cast<int>(trail_.size()) - 1;
+        state.key = state.key ^ keys_[node];
+        ++state.count;
+      }
+      state.live = chain_.back().second;
+      // With less alive than when the others were tried, they may fit now.
+      if (!all && state.live < known) all = true, known = state.live, open_all(state);
+      else for (const auto& [node, live] : chain_) open_near(state, node);
+    }
+    return state.count > before;
+  }
+
+  void open_all(const State& state) {
+    open_.clear();
+    each_ready(state, [&](int node) { return open_.push_back(node), false; });
+  }
+
+  // Which chains may go differently now that `node` has run? Those through nodes that read what it read, or that lead to
+  // the same nodes. Overlooking one would do no harm but cost states.
+  void open_near(const State& state, int node) {
+    for (int storage : graph_.reads[node])
+      for (int other : graph_.readers[storage]) open_head(state, other);
+    if constexpr (Backward)
+      for (int storage : graph_.writes[node])
+        for (int other : graph_.readers[storage]) open_head(state, other);
+    for (int follower : after(node)) {
+      if (ready(state).has(follower)) open_.push_back(follower);
+      else for (int other : before(follower)) open_head(state, other);
     }
   }
 
-  bool try_chain(State& state, int node) {
-    chain_.clear();
-    enabled_.clear();
-    Bytes live = state.live;
-    for (bool safe = false; !safe;) {
-      const Effect effect = steps_.run(done(state), node, live);
-      if (!fits(effect.during) || chain_.size() >= kChain) break;
-      chain_.emplace_back(node, effect.after);
-      live = effect.after;
-      enable(state, node);
-      // What became ready and has not run yet: a glued node goes next, otherwise there must be just one.
-      int candidates = 0, next = -1, urgent = -1;
-      for (int other : enabled_) {
-        if (done(state).has(other)) continue;
-        ++candidates, next = other;
-        if (graph_.glued[other]) urgent = other;
-      }
-      safe = urgent < 0 && live <= state.live;
-      if (!safe && urgent < 0 && candidates != 1) break;
-      if (safe) {
-        for (const auto& [ran, after] : chain_) {
-          trail_.emplace_back(state.trail, ran);
-          state.trail = static_cast<int>(trail_.size()) - 1;
-          state.key = state.key ^ keys_[ran];
-          ++state.count;
-        }
-        state.live = live;
-        return true;
-      }
-      node = urgent >= 0 ? urgent : next;
+  // Where a chain through `node` would begin: up from it as long as it waits for just one.
+  void open_head(const State& state, int node) {
+    for (std::size_t steps = 0; steps < kChain && !done(state).has(node); ++steps) {
+      if (ready(state).has(node)) return open_.push_back(node);
+      int waits = 0, last = -1;
+      for (int other : before(node))
+        if (!done(state).has(other)) ++waits, last = other;
+      if (waits != 1) return;
+      node = last;
     }
-    for (int other : enabled_) ready(state).clear(other);
-    for (const auto& [ran, after] : chain_) done(state).clear(ran);
-    if (!chain_.empty()) ready(state).set(chain_.front().first);
+  }
+
+  // Runs `node` and on from there until no more is alive than in `state`; undoes it if that does not happen. What can
+  // come next was made ready since `enabled_` had `since` entries: by the last node, or by nodes glued to it.
+  bool follow(State& state, int node, Bytes live, std::size_t since, bool branching) {
+    if (branching && ++visits_ > kVisits) return false;
+    const Effect effect = step(state, node, live);
+    if (!fits(effect.during) || chain_.size() >= kChain) return false;
+    const std::size_t mark = enabled_.size();
+    chain_.emplace_back(node, effect.after);
+    enable(state, node);
+
+    const std::size_t end = enabled_.size();
+    int candidates = 0, urgent = -1;
+    for (std::size_t k = since; k < end; ++k) {
+      if (done(state).has(enabled_[k])) continue;
+      ++candidates;
+      if (graph_.glued[enabled_[k]]) urgent = enabled_[k];
+    }
+    if (urgent >= 0) {
+      if (follow(state, urgent, effect.after, since, branching)) return true;
+    } else {
+      if (effect.after <= state.live) return true;
+      if (candidates == 1 || branching)
+        for (std::size_t k = since; k < end; ++k)
+          if (const int next = enabled_[k]; !done(state).has(next))
+            if (follow(state, next, effect.after, end, branching)) return true;
+    }
+    for (std::size_t k = mark; k < end; ++k) ready(state).clear(enabled_[k]);
+    enabled_.resize(mark);
+    done(state).clear(node);
+    ready(state).set(node);
+    chain_.pop_back();
     return false;
   }
 
   // Rule 2.
   void commit() {
     if (!simple_glue_) return;
-    const State* chosen = nullptr;
-    for (const State& state : layer_)
-      if (state.count > root_count_ && state.live <= root_live_ && (!chosen || state.live < chosen->live) &&
-          !any_glued(state) && !tangled(state))
-        chosen = &state;
-    if (!chosen) return;
-    const State kept = *chosen;
+    int chosen = -1;
+    for (int k = 0; k < static_cast<int>(layer_.size());) {
+      State& state = layer_[k];
+      const bool low = state.count > root_count_ && state.live <= std::min(root_live_, floor_) && !any_glued(state);
+      visits_ = 0;
+      if (low) open_all(state);
+      if (low && advance(state, state.live, true)) {
+        waiting_[state.count].push_back(state);
+        state = layer_.back();
+        layer_.pop_back();
+        continue;
+      }
+      if (low && visits_ > kVisits) floor_ = std::min(floor_, state.live);  // not known to be closed: it stays a state
+      else if (low && (chosen < 0 || state.live < layer_[chosen].live)) chosen = k;
+      ++k;
+    }
+    if (chosen < 0 || layer_[chosen].live > floor_) return;
+    const State kept = layer_[chosen];
     for (const State& state : layer_)
       if (state.slot != kept.slot) free_.push_back(state.slot);
     for (auto& states : waiting_) {
@@ -292,14 +334,7 @@ class Layers {
     layer_ = {kept};
     layer_[0].trail = -1;
     root_live_ = kept.live, root_count_ = kept.count;
-    std::copy_n(done(kept).words, words_, root_words_.begin());
-  }
-
-  bool tangled(const State& state) {
-    const Bits ran = done(state), before{root_words_.data()};
-    const auto added = [&](int node) { return ran.has(node) && !before.has(node); };
-    return std::any_of(tangles_.pairs.begin(), tangles_.pairs.end(),
-                       [&](const auto& pair) { return added(pair.first) && added(pair.second); });
+    floor_ = kUnlimited;
   }
 
   void expand() {
@@ -308,7 +343,7 @@ class Layers {
       const bool urgent = any_glued(state);
       each_ready(state, [&](int node) {
         if (urgent && !graph_.glued[node]) return false;
-        const Effect effect = steps_.run(done(state), node, state.live);
+        const Effect effect = step(state, node, state.live);
         if (fits(effect.during)) rows_.push_back({state.key ^ keys_[node], effect.after, k, node});
         return false;
       });
@@ -320,15 +355,16 @@ class Layers {
     for (int at = state.trail; at >= 0; at = trail_[at].first) order.push_back(trail_[at].second);
     std::reverse(order.begin(), order.end());
     order.insert(order.begin(), prefix_.begin(), prefix_.end());
+    if (Backward && state.count == graph_.nodes) std::reverse(order.begin(), order.end());
     return order;
   }
 
   const Graph& graph_;
   const Bytes cap_;
   const std::size_t width_;
+  const Effort effort_;
   Budget& budget_;
   Steps steps_;
-  Tangles tangles_;
   const std::size_t words_;
   std::size_t most_slots_ = 0;
   std::vector<Key> keys_;
@@ -338,18 +374,19 @@ class Layers {
   std::vector<State> layer_;
   std::vector<Row> rows_;
   std::vector<std::pair<int, int>> trail_;  // previous step, node
-  std::vector<int> prefix_, enabled_;
+  std::vector<int> prefix_, enabled_, open_;
   std::vector<std::pair<int, Bytes>> chain_;
-  std::vector<std::uint64_t> root_words_;
-  Bytes root_live_ = 0, next_cap_ = kUnlimited;
-  int root_count_ = 0;
-  bool dropped_ = false, simple_glue_ = true;
+  Bytes root_live_ = 0, floor_ = kUnlimited, next_cap_ = kUnlimited;
+  int root_count_ = 0, visits_ = 0;
+  bool dropped_ = false, has_glue_ = false, simple_glue_ = true;
 };
 
 }  // namespace
 
-Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, std::uint64_t seed, Budget& budget) {
-  return Layers(graph, cap, width, seed, budget).solve();
+Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, Effort effort, Direction direction,
+                     std::uint64_t seed, Budget& budget) {
+  if (direction == Direction::forward) return Layers<false>(graph, cap, width, effort, seed, budget).solve();
+  return Layers<true>(graph, cap, width, effort, seed, budget).solve();
 }
 
 }  // namespace ordering

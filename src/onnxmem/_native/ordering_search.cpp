@@ -56,6 +56,8 @@ std::vector<int> depth_first(const Graph& graph) {
 
 namespace {
 
+constexpr std::size_t kWidest = std::size_t{1} << 20;
+
 struct Piece {
   int begin, end;
   Graph graph;  // its nodes are numbered by their step when the pieces were made
@@ -71,15 +73,18 @@ class Search {
 
   Outcome solve() {
     cut();
-    for (std::size_t width : {std::size_t{4}, std::size_t{32}, std::size_t{256}, std::size_t{2048}, std::size_t{16384},
-                              std::size_t{131072}, std::size_t{1048576}}) {
+    for (std::size_t width = 4; width <= kWidest && !finished(); width *= 4) {
       for (bool better = true; better && !finished();) {
-        while (Piece* piece = bottleneck())
-          if (piece->tried >= width || finished()) break;
-          else narrow(*piece, width);
-        better = !finished() && polish(width);
+        Piece* piece = bottleneck();
+        while (piece && piece->tried < width && !finished()) {
+          piece->tried = width;
+          prove(*piece, width * 16);
+          improve(*piece, width);
+          piece = bottleneck();
+        }
+        better = !finished() && polish(width * 8);
       }
-      if (finished()) break;
+      if (Piece* piece = bottleneck(); piece && width >= 64) raise(*piece, width * 4);
     }
     return {order_, upper(), std::min(lower(), upper())};
   }
@@ -141,22 +146,61 @@ class Search {
     return nullptr;
   }
 
-  // Bisects the cap: each try finds a better order, proves that there is none, or gives up at this width.
-  void narrow(Piece& piece, std::size_t width) {
-    piece.tried = width;
+  // One search from each end, the one that did better last time first.
+  Answer either_way(const Graph& graph, Bytes cap, std::size_t width, Effort effort) {
+    Answer answer{Verdict::unknown, {}, 0};
+    for (int turn = 0; turn < 2 && answer.verdict == Verdict::unknown && !budget_.over(); ++turn) {
+      answer = search_layers(graph, cap, width, effort, first_, seed_, budget_);
+      if (answer.verdict == Verdict::unknown)
+        first_ = first_ == Direction::forward ? Direction::backward : Direction::forward;
+    }
+    return answer;
+  }
+
+  // Searches one piece under a cap and keeps what is learnt.
+  Verdict attempt(Piece& piece, Bytes cap, std::size_t width, Effort effort) {
+    const Answer answer = either_way(piece.graph, cap, width, effort);
+    if (answer.verdict == Verdict::found) {
+      piece.upper = peak_of(piece.graph, answer.order);
+      for (int k = 0; k < piece.end - piece.begin; ++k) order_[piece.begin + k] = piece.nodes[answer.order[k]];
+    } else if (answer.verdict == Verdict::impossible) {
+      piece.lower = std::min(answer.next_cap, piece.upper);
+    }
+    return answer.verdict;
+  }
+
+  // Is the best order so far optimal? The bound itself is a good guess; just below the best is what decides.
+  void prove(Piece& piece, std::size_t width) {
     const Bytes goal = std::max(piece.lower, lower());
-    for (Bytes low = goal, cap = goal; low < piece.upper && !budget_.over();) {
-      const Answer answer = search_layers(piece.graph, cap, width, seed_, budget_);
-      if (answer.verdict == Verdict::found) {
-        piece.upper = peak_of(piece.graph, answer.order);
-        for (int k = 0; k < piece.end - piece.begin; ++k) order_[piece.begin + k] = piece.nodes[answer.order[k]];
-      } else if (answer.verdict == Verdict::impossible) {
-        low = piece.lower = std::min(answer.next_cap, piece.upper);
+    if (goal < piece.upper && attempt(piece, goal, width, Effort::proof) == Verdict::found) return;
+    while (std::max(piece.lower, lower()) < piece.upper)
+      if (attempt(piece, piece.upper - 1, width, Effort::proof) != Verdict::found) return;
+  }
+
+  // Lowers the cap in growing steps as long as that finds better orders, and in shrinking ones when it does not.
+  void improve(Piece& piece, std::size_t width) {
+    const Bytes goal = std::max(piece.lower, lower());
+    Bytes failed = goal - 1, step = width == 4 ? (piece.upper - goal) / 2 : piece.upper / 32;
+    while (failed + 1 < piece.upper && !budget_.over()) {
+      const Bytes cap = std::max({failed + 1, piece.lower, piece.upper - 1 - step});
+      if (cap >= piece.upper) return;
+      if (attempt(piece, cap, width, Effort::best) == Verdict::found) {
+        step *= 2;
       } else {
-        // Another try is worth its time only if it can still gain something.
-        low = cap + 1 + piece.upper / 1024;
+        failed = cap;
+        step /= 4;
+        if (step < piece.upper / 1024) step = 0;
       }
-      cap = low + (piece.upper - 1 - low) / 2;
+    }
+  }
+
+  // How high can the bound be proven with this effort? Worth a few tries: it is the gap that is told in the end.
+  void raise(Piece& piece, std::size_t width) {
+    for (Bytes high = piece.upper - 1; high - piece.lower > piece.upper / 64 && !finished();) {
+      const Bytes cap = piece.lower + (high - piece.lower) / 2;
+      const Verdict verdict = attempt(piece, cap, width, Effort::proof);
+      if (verdict == Verdict::found) return;
+      if (verdict == Verdict::unknown) high = cap;
     }
   }
 
@@ -166,7 +210,7 @@ class Search {
     for (int size = 12; size <= 192;) {
       Piece* piece = bottleneck();
       if (!piece || finished() || size / 2 >= piece->end - piece->begin) return better;
-      const bool helped = polish_around(*piece, size, std::min<std::size_t>(width * 8, 16384));
+      const bool helped = polish_around(*piece, size, std::min<std::size_t>(width, 16384));
       better = better || helped;
       size = helped ? 12 : size * 2;
     }
@@ -184,7 +228,7 @@ class Search {
       // Glued nodes belong to the window of the node that makes them ready.
       while (end < piece.end && graph_.glued[order_[end]]) ++end;
       const Graph part = window(graph_, order_, begin, end);
-      const Answer answer = search_layers(part, piece.upper - 1, width, seed_, budget_);
+      const Answer answer = either_way(part, piece.upper - 1, width, Effort::best);
       if (answer.verdict != Verdict::found) continue;
       const std::vector<int> old(order_.begin() + begin, order_.begin() + end);
       for (int k = 0; k < end - begin; ++k) order_[begin + k] = old[answer.order[k]];
@@ -201,6 +245,7 @@ class Search {
   Budget& budget_;
   std::vector<Piece> pieces_;
   Bytes fixed_ = 0;
+  Direction first_ = Direction::forward;
 };
 
 }  // namespace
@@ -219,7 +264,7 @@ Outcome best_order(const Graph& graph, const std::vector<std::vector<int>>& star
   consider(settle(graph, depth_first(graph)));
   // One state per layer and no cap: always the node that leaves least alive.
   const Graph ordered = window(graph, best, 0, graph.nodes);
-  const Answer greedy = search_layers(ordered, kUnlimited, 1, seed, budget);
+  const Answer greedy = search_layers(ordered, kUnlimited, 1, Effort::best, Direction::forward, seed, budget);
   if (greedy.verdict == Verdict::found) {
     std::vector<int> order;
     for (int k : greedy.order) order.push_back(best[k]);

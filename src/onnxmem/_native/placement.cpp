@@ -1,72 +1,163 @@
-// Placement of buffers in an arena. Flat arrays in, offsets out; the interpreter lock is released while it works.
+// The Python module `onnxmem._native.placement`: flat arrays in, offsets out, the interpreter lock released between.
+#include <Python.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <stdexcept>
-#include <vector>
+#include <memory>
+
+#include "placement_greedy.hpp"
+#include "placement_instance.hpp"
+#include "placement_race.hpp"
 
 namespace nb = nanobind;
 
+namespace onnxmem::placement {
 namespace {
 
-using Column = nb::ndarray<const std::int64_t, nb::numpy, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
-using Offsets = nb::ndarray<std::int64_t, nb::numpy, nb::shape<-1>, nb::c_contig>;
+using Column = nb::ndarray<const Int, nb::numpy, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<Int, nb::numpy, nb::shape<-1>, nb::c_contig>;
 
-constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
-
-struct Placed {
-  std::int64_t offset, end, lower, upper;
-};
-
-// Where does a buffer go among those placed before it? `placed` is sorted by offset.
-std::int64_t find_gap(const std::vector<Placed>& placed, std::int64_t lower, std::int64_t upper, std::int64_t size,
-                      bool best_fit) {
-  std::int64_t free_from = 0, best_offset = -1, best_gap = kLargest;
-  for (const Placed& other : placed) {
-    if (other.upper <= lower || upper <= other.lower) continue;
-    const std::int64_t gap = other.offset - free_from;
-    if (gap >= size) {
-      if (!best_fit) return free_from;
-      if (gap < best_gap) best_gap = gap, best_offset = free_from;
-    }
-    free_from = std::max(free_from, other.end);
-  }
-  if (best_offset >= 0) return best_offset;
-  if (free_from > kLargest - size) throw std::overflow_error("the arena would pass 2^63 bytes");
-  return free_from;
+Columns columns_of(const Column& lowers, const Column& uppers, const Column& sizes) {
+  const std::size_t count = sizes.shape(0);
+  if (lowers.shape(0) != count || uppers.shape(0) != count) throw std::invalid_argument("columns of different length");
+  if (count > static_cast<std::size_t>(std::numeric_limits<Index>::max()))
+    throw std::invalid_argument("more than 2^31 buffers");
+  for (std::size_t i = 0; i < count; ++i)
+    if (sizes(i) < 0 || lowers(i) >= uppers(i)) throw std::invalid_argument("a negative size or an empty lifetime");
+  return {lowers.data(), uppers.data(), sizes.data(), count};
 }
 
-Offsets place_in_order(Column lowers, Column uppers, Column sizes, Column order, bool best_fit) {
-  const std::size_t count = sizes.shape(0);
-  if (lowers.shape(0) != count || uppers.shape(0) != count || order.shape(0) != count)
-    throw std::invalid_argument("columns of different length");
-  auto* offsets = new std::int64_t[count]();
-  nb::capsule owner(offsets, [](void* p) noexcept { delete[] static_cast<std::int64_t*>(p); });
-  {
-    nb::gil_scoped_release unlocked;
-    std::vector<Placed> placed;
-    placed.reserve(count);
-    for (std::size_t k = 0; k < count; ++k) {
-      const std::int64_t i = order(k);
-      if (i < 0 || static_cast<std::size_t>(i) >= count) throw std::invalid_argument("order is not a permutation");
-      if (sizes(i) == 0) continue;  // takes no room: anywhere will do
-      const std::int64_t offset = find_gap(placed, lowers(i), uppers(i), sizes(i), best_fit);
-      const Placed row{offset, offset + sizes(i), lowers(i), uppers(i)};
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), row,
-                                     [](const Placed& a, const Placed& b) { return a.offset < b.offset; }),
-                    row);
-      offsets[i] = offset;
-    }
+Offsets array_of(const std::vector<Int>& values) {
+  auto owned = std::make_unique<Int[]>(values.size());
+  std::copy(values.begin(), values.end(), owned.get());
+  Int* data = owned.get();
+  nb::capsule owner(owned.release(), [](void* p) noexcept { delete[] static_cast<Int*>(p); });
+  return Offsets(data, {values.size()}, owner);
+}
+
+// Has someone pressed Ctrl-C? Then the search ends and its best result so far is returned, so the pending
+// KeyboardInterrupt is taken back here; any other exception of a signal handler goes its way.
+bool interrupted() {
+  const nb::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() == 0) return false;
+  if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
+  PyErr_Clear();
+  return true;
+}
+
+// Asks at most every few milliseconds: taking the interpreter lock back is not free.
+class Polled {
+ public:
+  bool operator()() {
+    const auto now = Watch::Clock::now();
+    if (now < next_) return false;
+    next_ = now + std::chrono::milliseconds(5);
+    return interrupted();
   }
-  return Offsets(offsets, {count}, owner);
+
+ private:
+  Watch::Clock::time_point next_ = Watch::Clock::now();
+};
+
+nb::tuple place_in_order_bound(Column lowers, Column uppers, Column sizes, Column order, bool best_fit,
+                               double seconds) {
+  const Columns columns = columns_of(lowers, uppers, sizes);
+  if (order.shape(0) != columns.count) throw std::invalid_argument("columns of different length");
+  Watch watch(seconds, Polled());
+  std::optional<std::vector<Int>> offsets;
+  {
+    const nb::gil_scoped_release unlocked;
+    offsets = place_in_order(columns, order.data(), best_fit, watch);
+  }
+  return nb::make_tuple(offsets ? nb::cast(array_of(*offsets)) : nb::none(), watch.interrupted());
+}
+
+const char* name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kFits: return "fits";
+    case Verdict::kImpossible: return "impossible";
+    case Verdict::kUnknown: break;
+  }
+  return "unknown";
+}
+
+struct Searched {
+  Verdict verdict = Verdict::kFits;
+  std::vector<Int> offsets;
+};
+
+Searched search_parts(const Columns& columns, const Instance& instance, Int capacity, unsigned lanes,
+                      std::uint64_t seed, Watch& watch) {
+  Searched all;
+  all.offsets.assign(columns.count, 0);
+  for (const Part& part : instance.parts) {
+    const RaceResult result = race(part, capacity / instance.unit, lanes, seed, watch);
+    if (result.verdict == Verdict::kImpossible) return {Verdict::kImpossible, {}};
+    if (result.verdict == Verdict::kUnknown) all.verdict = Verdict::kUnknown;  // another part may still be impossible
+    if (watch.interrupted()) break;
+    for (std::size_t b = 0; b < result.offsets.size(); ++b)
+      all.offsets[static_cast<std::size_t>(part.rows[b])] = result.offsets[b] * instance.unit;
+  }
+  if (all.verdict == Verdict::kUnknown) all.offsets.clear();
+  return all;
+}
+
+nb::tuple search(Column lowers, Column uppers, Column sizes, Int capacity, double seconds, std::uint64_t seed,
+                 unsigned lanes) {
+  const Columns columns = columns_of(lowers, uppers, sizes);
+  if (capacity < 0) throw std::invalid_argument("a negative capacity");
+  Watch watch(seconds, Polled());
+  Searched found;
+  {
+    const nb::gil_scoped_release unlocked;
+    found = search_parts(columns, reduce(columns), capacity, lanes, seed, watch);
+  }
+  const bool fits = found.verdict == Verdict::kFits;
+  return nb::make_tuple(name_of(found.verdict), fits ? nb::cast(array_of(found.offsets)) : nb::none(),
+                        watch.interrupted());
+}
+
+std::size_t largest_part(Column lowers, Column uppers, Column sizes) {
+  const Columns columns = columns_of(lowers, uppers, sizes);
+  const nb::gil_scoped_release unlocked;
+  std::size_t largest = 0;
+  for (const Part& part : reduce(columns).parts) largest = std::max(largest, part.count());
+  return largest;
+}
+
+nb::dict summary(Column lowers, Column uppers, Column sizes) {
+  const Columns columns = columns_of(lowers, uppers, sizes);
+  Instance instance;
+  {
+    const nb::gil_scoped_release unlocked;
+    instance = reduce(columns);
+  }
+  nb::list parts;
+  for (const Part& part : instance.parts) {
+    nb::list ranges;
+    for (std::size_t b = 0; b < part.count(); ++b)
+      ranges.append(nb::make_tuple(part.rows[b], part.first[b], part.last[b], part.size[b]));
+    parts.append(ranges);
+  }
+  nb::dict result;
+  result["unit"] = instance.unit;
+  result["parts"] = parts;
+  return result;
 }
 
 }  // namespace
+}  // namespace onnxmem::placement
 
 NB_MODULE(placement, module) {
-  module.def("place_in_order", &place_in_order, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"),
-             nb::arg("order"), nb::arg("best_fit"));
+  namespace pl = onnxmem::placement;
+  module.def("place_in_order", &pl::place_in_order_bound, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"),
+             nb::arg("order"), nb::arg("best_fit"), nb::arg("seconds"));
+  module.def("search", &pl::search, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"), nb::arg("capacity"),
+             nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"));
+  module.def("largest_part", &pl::largest_part, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
+  module.def("reduce", &pl::summary, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
+  module.attr("MOST_FOR_SEARCH") = pl::kMostForSearch;
 }

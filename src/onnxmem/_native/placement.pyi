@@ -1,10 +1,39 @@
+from typing import Literal, TypedDict
+
 import numpy as np
 import numpy.typing as npt
 
+_Column = npt.NDArray[np.int64]
+
+MOST_FOR_SEARCH: int
+
 def place_in_order(
-    lowers: npt.NDArray[np.int64],
-    uppers: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int64],
+    lowers: _Column,
+    uppers: _Column,
+    sizes: _Column,
+    order: _Column,
     best_fit: bool,
-) -> npt.NDArray[np.int64]: ...
+    seconds: float,
+) -> tuple[_Column | None, bool]:
+    """Offsets (None if time ran out or Ctrl-C was pressed), and whether Ctrl-C was pressed."""
+
+def search(
+    lowers: _Column,
+    uppers: _Column,
+    sizes: _Column,
+    capacity: int,
+    seconds: float,
+    seed: int,
+    lanes: int,
+) -> tuple[Literal["fits", "impossible", "unknown"], _Column | None, bool]:
+    """Does it fit? The verdict, offsets if it does, and whether Ctrl-C was pressed."""
+
+def largest_part(lowers: _Column, uppers: _Column, sizes: _Column) -> int:
+    """How many buffers the largest independent part has."""
+
+class Reduced(TypedDict):
+    unit: int
+    parts: list[list[tuple[int, int, int, int]]]
+
+def reduce(lowers: _Column, uppers: _Column, sizes: _Column) -> Reduced:
+    """The problem in units and sections: per part, each buffer's row, first and last section (half-open), size."""

@@ -54,6 +54,7 @@ def estimate(
         in_place=in_place,
         count_inputs=count_inputs,
         alignment=alignment,
+        time_limit=time_limit,
     )
     for name in strategy or []:
         find(name)

@@ -42,7 +42,7 @@ Order = Annotated[
     str,
     typer.Option(
         metavar="ORDER",
-        help="Execution order: file, ort-default, ort-priority, depth-first, breadth-first or greedy.",
+        help="Execution order: file, ort-default, ort-priority, depth-first, breadth-first, greedy or best.",
     ),
 ]
 Alias = Annotated[
@@ -71,15 +71,16 @@ def question(
     in_place: bool,
     count_inputs: bool,
     alignment: int | None,
+    time_limit: float,
 ) -> Question:
     """The options as the library's question."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
     from onnxmem.estimate import ALIGNMENT, Question  # noqa: PLC0415
     from onnxmem.model.bindings import parse_dim, parse_shape, read_feed_shapes  # noqa: PLC0415
-    from onnxmem.schedule.orders import find_order  # noqa: PLC0415
+    from onnxmem.schedule.orders import check_order_name  # noqa: PLC0415
     from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 
-    find_order(order)
+    check_order_name(order)
     if alignment is not None and alignment < 1:
         raise UsageError(f"alignment must be at least 1, not {alignment}")
     fed = read_feed_shapes(inputs) if inputs else {}
@@ -92,6 +93,7 @@ def question(
         order=order,
         rules=Rules(alias=alias, in_place=in_place, inputs=count_inputs),
         alignment=ALIGNMENT if alignment is None else alignment,
+        search_time_limit=time_limit,
     )
 
 

@@ -76,6 +76,7 @@ def plan(
         in_place=in_place,
         count_inputs=count_inputs,
         alignment=alignment,
+        time_limit=time_limit,
     )
     scheduled = None
     if is_table(source):

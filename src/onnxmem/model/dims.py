@@ -307,6 +307,8 @@ def _as_expr(dim: Dim) -> Expr:
 def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
     if isinstance(dim, int):
         return (((), dim),) if dim else ()
+    if not isinstance(dim, Expr):
+        raise TypeError(f"{dim!r} is not a dimension")
     return dim.terms
 
 

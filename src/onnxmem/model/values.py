@@ -53,7 +53,8 @@ def entries_of(value: Value | None) -> list[Any]:
     """The entries, dimensions or floats, as a flat list; Undecided where there is no value."""
     if value is None:
         raise Undecided
-    return list(value.flat)
+    # Shapes take detours through floats (Cast, Floor, Range of floats); a whole number is a dimension again.
+    return [int(entry) if isinstance(entry, float) and entry.is_integer() else entry for entry in value.flat]
 
 
 def _value(entries: object) -> Value:

@@ -16,7 +16,8 @@ class Plan:
     """Offsets for a problem's buffers, in the problem's order.
 
     `proven_bound` is the best lower bound anyone proved for this problem; it starts as the largest sum of live sizes
-    and a search may raise it. A plan whose peak equals it is optimal.
+    and a search may raise it. A plan whose peak equals it is optimal. `interrupted` says that Ctrl-C ended the search
+    that found it: a longer one might have found a smaller plan.
     """
 
     problem: Problem
@@ -24,6 +25,7 @@ class Plan:
     strategy: str = ""
     seconds: float = field(default=0.0, kw_only=True)
     proven_bound: int = field(default=0, kw_only=True)
+    interrupted: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64).view()

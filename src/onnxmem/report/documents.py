@@ -10,7 +10,7 @@ from onnxmem.model.dims import Dim
 from onnxmem.model.graph import Tensor
 from onnxmem.plan.plan import Plan
 from onnxmem.schedule.formula import Formula
-from onnxmem.schedule.timeline import Span
+from onnxmem.schedule.timeline import Span, Timeline
 from onnxmem.unknown import Unknown
 
 
@@ -85,6 +85,7 @@ def _about(scheduled: Scheduled) -> dict[str, Any]:
         "nodes": len(scheduled.graph.nodes),
         "steps": len(scheduled.timeline.steps),
         "order": scheduled.timeline.order,
+        "order_search": _search(scheduled.timeline),
         "rules": {"alias": rules.alias, "in_place": rules.in_place, "count_inputs": rules.inputs},
         "alignment": scheduled.problem.alignment,
         "inputs": {
@@ -95,6 +96,14 @@ def _about(scheduled: Scheduled) -> dict[str, Any]:
         "dims": {"given": dict(scheduled.given), "assumed": dict(scheduled.assumed)},
         "notes": list(scheduled.graph.notes),
     }
+
+
+def _search(timeline: Timeline) -> dict[str, Any] | None:
+    """What the order search proved about all orders; None for an order that was not searched for."""
+    search = timeline.search
+    if not search.proven_bound:
+        return None
+    return {"optimal": search.optimal, "proven_bound_bytes": search.proven_bound, "seconds": search.seconds}
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

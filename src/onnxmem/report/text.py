@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -37,8 +37,8 @@ def estimate_text(estimate: Estimate) -> RenderableType:
         parts.append(f"note: {estimate.formula_note}")
     if alive:
         where = f"step {step} of {len(scheduled.timeline.steps)}, {printable(scheduled.timeline.steps[step].label)}"
-        parts += ["", _spans(f"Alive at the peak, {where}", alive)]
-        parts += ["", _spans("Largest tensors", estimate.largest)]
+        parts += ["", Text(f"Alive at the peak, {where}", style="bold"), _spans(alive)]
+        parts += ["", Text("Largest tensors", style="bold"), _spans(estimate.largest)]
     parts += _unknown(estimate.unknown)
     if estimate.duplicates:
         wasted = sum(group.wasted for group in estimate.duplicates)
@@ -55,7 +55,8 @@ def plan_text(plan: Plan, scheduled: Scheduled | None, name: str) -> RenderableT
     table.add_row("buffers", f"{len(problem)}", f"{format_bytes(problem.total)} without any reuse")
     table.add_row("strategy", plan.strategy, f"{plan.seconds:.3f} s")
     table.add_row("peak", format_bytes(plan.peak), f"{plan.peak} bytes, {_verdict(plan)}")
-    table.add_row("lower bound", format_bytes(problem.lower_bound), f"{problem.lower_bound} bytes live at once")
+    order = _about_order(scheduled) if scheduled else ""
+    table.add_row("lower bound", format_bytes(problem.lower_bound), f"{problem.lower_bound} bytes live at once{order}")
     if plan.proven_bound > problem.lower_bound:
         table.add_row("proven bound", format_bytes(plan.proven_bound), f"{plan.proven_bound} bytes, by search")
     if problem.capacity is not None:
@@ -113,14 +114,23 @@ def _totals(estimate: Estimate) -> Table:
     table.add_row("weights", format_bytes(estimate.weights_bytes), f"{len(weights)} constant tensors")
     table.add_row("", "", "")
     rules = scheduled.timeline.rules
-    on = [name for name, used in (("alias", rules.alias), ("in-place", rules.in_place)) if used]
-    how = f"{scheduled.timeline.order} order, {' and '.join(on) or 'no sharing'} rules"
+    on = [name for name, used in (("views", rules.alias), ("in-place", rules.in_place)) if used]
+    how = f"{scheduled.timeline.order} order, {' and '.join(on) or 'nothing'} shared"
     table.add_row("activations", f"{len(problem)}", f"buffers, {how}", style="bold")
     table.add_row("all of them", format_bytes(problem.total), "if nothing were ever reused")
-    table.add_row("lower bound", format_bytes(problem.lower_bound), "live at once: no plan can take less")
+    table.add_row("lower bound", format_bytes(problem.lower_bound), f"live at once{_about_order(scheduled)}")
     for plan in estimate.plans:
         table.add_row(plan.strategy, format_bytes(plan.peak), _verdict(plan))
     return table
+
+
+def _about_order(scheduled: Scheduled) -> str:
+    search = scheduled.timeline.search
+    if search.optimal:
+        return "; no order takes less"
+    if search.proven_bound:
+        return f"; no order takes less than {format_bytes(search.proven_bound)}"
+    return ": no plan can take less"
 
 
 def _formula(formula: Formula, estimate: Estimate) -> list[RenderableType]:
@@ -135,14 +145,21 @@ def _formula(formula: Formula, estimate: Estimate) -> list[RenderableType]:
         lines.append(f"  for {printable(formula.condition)}")
     else:
         lines.append(f"  the largest of {len(formula.general)} expressions; --json has them")
-    table = _table()
-    for dims, peak in estimate.table:
-        table.add_row("", format_bytes(peak), ", ".join(f"{printable(n)}={v}" for n, v in dims.items()))
-    return [*lines, table]
+    return [*lines, _useful_sizes(estimate.table)]
 
 
-def _spans(title: str, spans: Sequence[Span]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
+def _useful_sizes(rows: Sequence[tuple[Mapping[str, int], int]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 0, 0, 2))
+    for name in rows[0][0]:
+        table.add_column(shorten_path(printable(name), 20), justify="right", no_wrap=True)
+    table.add_column("peak", justify="right", no_wrap=True)
+    for dims, peak in rows:
+        table.add_row(*map(str, dims.values()), format_bytes(peak))
+    return table
+
+
+def _spans(spans: Sequence[Span]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=_NAME)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")

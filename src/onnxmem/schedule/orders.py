@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from onnxmem.errors import UsageError
 from onnxmem.model.graph import Graph
+from onnxmem.schedule.search import OrderResult, best_order
 from onnxmem.schedule.storages import predecessors
-from onnxmem.schedule.workload import Workload
+from onnxmem.schedule.workload import Workload, peak
 
 Order = list[int]
 
@@ -101,7 +103,7 @@ def greedy(graph: Graph, workload: Workload) -> Order:
     return order
 
 
-ORDERS: dict[str, Callable[[Graph, Workload], Order]] = {
+SIMPLE_ORDERS: dict[str, Callable[[Graph, Workload], Order]] = {
     "file": file_order,
     "ort-default": ort_default,
     "ort-priority": ort_priority,
@@ -111,11 +113,28 @@ ORDERS: dict[str, Callable[[Graph, Workload], Order]] = {
 }
 
 
-def find_order(name: str) -> Callable[[Graph, Workload], Order]:
-    """The function behind an order's name."""
+ORDERS = (*SIMPLE_ORDERS, "best")
+
+
+def check_order_name(name: str) -> None:
+    """Raise UsageError unless there is an order of that name."""
     if name not in ORDERS:
         raise UsageError(f"there is no order '{name}'", hint=f"known: {', '.join(ORDERS)}")
-    return ORDERS[name]
+
+
+def find_order(name: str, graph: Graph, workload: Workload, *, time_limit: float, seed: int = 0) -> OrderResult:
+    """The order of that name, its peak, and what is proven about it.
+
+    Only `best` searches. It starts from all the others and is never worse, as far as ONNX Runtime can be made to run
+    them; the others are what they are, and nothing is proven about them.
+    """
+    check_order_name(name)
+    if name == "best":
+        starts = [simple(graph, workload) for simple in SIMPLE_ORDERS.values()]
+        return best_order(workload, time_limit=time_limit, seed=seed, start_orders=starts)
+    started = time.perf_counter()
+    order = SIMPLE_ORDERS[name](graph, workload)
+    return OrderResult(order, peak(workload, order), False, 0, time.perf_counter() - started)
 
 
 def _followers(before: Sequence[Iterable[int]]) -> list[list[int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from onnxmem._native import ordering
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.schedule.workload import Workload, check_order, dependencies, peak, settle
+from onnxmem.schedule.workload import Workload, check_order, dependencies, peak
 
 LARGEST = 2**63 - 1
 
@@ -63,20 +63,20 @@ def native_graph(workload: Workload) -> ordering.Graph:
         if size > LARGEST:
             raise OnnxmemError(f"a tensor of {size} bytes does not fit into 63 bits")
     storages = workload.storages
-    # Settling drops nodes that wait for each other.
-    if len(settle(workload, range(len(workload)))) < len(workload):
-        raise OnnxmemError("some nodes wait for each other in a circle")
-    return ordering.make_graph(
-        before=[sorted(before) for before in dependencies(workload)],
-        readers=[storage.consumers for storage in storages],
-        sizes=[storage.size for storage in storages],
-        writers=[storage.producer for storage in storages],
-        stays=[storage.stays for storage in storages],
-        takeable=[not storage.stays and storage.producer >= 0 for storage in storages],
-        pairs=[[index for pair in pairs for index in pair] for pairs in workload.inplace],
-        glued=[other >= 0 for other in workload.glued],
-        scratch=list(workload.scratch),
-    )
+    try:
+        return ordering.make_graph(
+            before=[sorted(before) for before in dependencies(workload)],
+            readers=[storage.consumers for storage in storages],
+            sizes=[storage.size for storage in storages],
+            writers=[storage.producer for storage in storages],
+            stays=[storage.stays for storage in storages],
+            takeable=[not storage.stays and storage.producer >= 0 for storage in storages],
+            pairs=[[index for pair in pairs for index in pair] for pairs in workload.inplace],
+            glued=[other >= 0 for other in workload.glued],
+            scratch=list(workload.scratch),
+        )
+    except ValueError as error:
+        raise OnnxmemError(f"this workload cannot be ordered: {error}") from error
 
 
 def from_wide(halves: tuple[int, int]) -> int:

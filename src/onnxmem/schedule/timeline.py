@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from onnxmem.model.dims import Dim, evaluate, symbols_of, total
 from onnxmem.model.graph import Graph, Node, Tensor
-from onnxmem.schedule.orders import Order, find_order
+from onnxmem.schedule.orders import find_order
+from onnxmem.schedule.search import OrderResult
 from onnxmem.schedule.storages import Rules, memory_of
-from onnxmem.schedule.workload import Workload, lifetimes, peak
+from onnxmem.schedule.workload import lifetimes
 from onnxmem.unknown import Unknown
 
 
@@ -49,6 +50,8 @@ class Timeline:
     spans: tuple[Span, ...]
     unknown: tuple[Tensor, ...]
     rules: Rules
+    search: OrderResult
+    """The order of the main graph's nodes, and what is proven about it at the sample dimensions."""
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -79,6 +82,7 @@ class _Layout:
     order: str
     rules: Rules
     sample: Mapping[str, int]
+    time_limit: float
     steps: list[Step] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     unknown: list[Tensor] = field(default_factory=list)
@@ -86,19 +90,26 @@ class _Layout:
 
 
 def lay_out(
-    graph: Graph, order: str = "file", rules: Rules | None = None, sample: Mapping[str, int] | None = None
+    graph: Graph,
+    order: str = "file",
+    rules: Rules | None = None,
+    *,
+    sample: Mapping[str, int] | None = None,
+    time_limit: float = 5.0,
 ) -> Timeline:
     """Run `graph` on paper, in the order of that name.
 
     Sizes may be symbolic. Orders that look at sizes see them at the dimensions in `sample` (1 where it is silent).
+    `best` searches for `time_limit` seconds at most.
     """
-    layout = _Layout(order, rules or Rules(), sample or {})
-    _lay_out(graph, layout, "", layout.rules, frozenset())
-    return Timeline(order, tuple(layout.steps), tuple(layout.spans), tuple(layout.unknown), layout.rules)
+    layout = _Layout(order, rules or Rules(), sample or {}, time_limit)
+    search = _lay_out(graph, layout, "", layout.rules, frozenset())
+    return Timeline(order, tuple(layout.steps), tuple(layout.spans), tuple(layout.unknown), layout.rules, search)
 
 
-def _lay_out(graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted: frozenset[str]) -> None:
-    chosen, _ = _choose_order(graph, layout, rules, uncounted)
+def _lay_out(graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted: frozenset[str]) -> OrderResult:
+    search = _choose_order(graph, layout, rules, uncounted)
+    chosen = search.order
     # For lifetimes all that counts is which sizes are certainly equal: number the expressions, not their values.
     numbers: dict[Dim, int] = {}
     memory = memory_of(graph, rules, number=lambda size: numbers.setdefault(size, len(numbers)), uncounted=uncounted)
@@ -127,6 +138,7 @@ def _lay_out(graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted
         span_id = _unique(prefix + owner.name, layout.ids)
         lower, upper = first_step[row.lower], first_step[min(row.upper, len(chosen))]
         layout.spans.append(Span(span_id, tensors, lower, max(upper, lower + 1), owner.size, kind))
+    return search
 
 
 def _inside(graph: Graph, node: Node, layout: _Layout) -> tuple[Rules, frozenset[str]]:
@@ -136,8 +148,8 @@ def _inside(graph: Graph, node: Node, layout: _Layout) -> tuple[Rules, frozenset
     return replace(layout.rules, inputs=loop), frozenset() if loop else frozenset(graph.outputs)
 
 
-def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozenset[str]) -> tuple[Order, Workload]:
-    """The order of the graph's nodes, and the workload with sizes at the sample dimensions that it was chosen for."""
+def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozenset[str]) -> OrderResult:
+    """The order of the graph's nodes, chosen for sizes at the sample dimensions."""
     sample = layout.sample
 
     def at_sample(size: Dim) -> int:
@@ -145,14 +157,11 @@ def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozen
         return max(0, evaluate(size, {name: sample.get(name, 1) for name in symbols_of(size)}))
 
     def inner_peak(node: Node) -> int:
-        peaks = [0]
-        for subgraph in node.subgraphs:
-            order, workload = _choose_order(subgraph, layout, *_inside(subgraph, node, layout))
-            peaks.append(peak(workload, order))
-        return max(peaks)
+        graphs = node.subgraphs
+        return max((_choose_order(g, layout, *_inside(g, node, layout)).peak for g in graphs), default=0)
 
     workload = memory_of(graph, rules, number=at_sample, scratch=inner_peak, uncounted=uncounted).workload
-    return find_order(layout.order)(graph, workload), workload
+    return find_order(layout.order, graph, workload, time_limit=layout.time_limit)
 
 
 def _unique(name: str, taken: set[str]) -> str:

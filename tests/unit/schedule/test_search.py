@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 from onnxmem._native import ordering
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.schedule.search import best_order, from_wide, native_graph, to_wide
-from onnxmem.schedule.workload import Storage, Workload, check_order, dependencies, obeys_glue, peak, settle
-
-from .generators import (
-    all_orders,
+from onnxmem.schedule.synthetic import (
+    as_operators,
     cells,
     chain,
     nas_cells,
@@ -29,8 +27,10 @@ from .generators import (
     series_parallel,
     unet,
     workload_of,
-    workloads,
 )
+from onnxmem.schedule.workload import Storage, Workload, check_order, dependencies, obeys_glue, peak, settle
+
+from .generators import all_orders, run_and_interrupt, workloads
 
 
 def least_peak(workload: Workload) -> int:
@@ -74,7 +74,7 @@ def test_the_reference_agrees_with_all_orders(workload: Workload) -> None:
         assert least_peak(workload) == min(peaks)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 @given(workloads(most=10))
 def test_the_search_is_exact_on_small_graphs(workload: Workload) -> None:
     result = best_order(workload)
@@ -85,9 +85,11 @@ def test_the_search_is_exact_on_small_graphs(workload: Workload) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(workloads(most=9), st.integers(0, 40), st.integers(0, 3))
-def test_a_cap_is_met_or_proven_impossible(workload: Workload, cap: int, seed: int) -> None:
-    order, verdict, next_cap = ordering.within(native_graph(workload), to_wide(cap), 1 << 20, seed)
+@given(workloads(most=9), st.integers(0, 40), st.integers(0, 3), st.booleans())
+def test_a_cap_is_met_or_proven_impossible(workload: Workload, cap: int, seed: int, backward: bool) -> None:
+    if backward:
+        workload = replace(workload, glued=())
+    order, verdict, next_cap = ordering.within(native_graph(workload), to_wide(cap), 1 << 20, seed, backward)
     least = least_peak(workload)
     if verdict == "found":
         assert peak(workload, order) <= cap
@@ -97,8 +99,8 @@ def test_a_cap_is_met_or_proven_impossible(workload: Workload, cap: int, seed: i
 
 
 @settings(deadline=None, max_examples=300)
-@given(workloads(most=9), st.randoms(use_true_random=False))
-def test_native_counts_agree_with_python(workload: Workload, random: object) -> None:
+@given(workloads(most=9))
+def test_native_counts_agree_with_python(workload: Workload) -> None:
     graph = native_graph(workload)
     assert from_wide(ordering.node_bound(graph)) <= least_peak(workload)
     for order in islice(all_orders(replace(workload, glued=())), 10):
@@ -107,13 +109,16 @@ def test_native_counts_agree_with_python(workload: Workload, random: object) -> 
         assert from_wide(ordering.peak(graph, order)) == peak(workload, settled)
 
 
+# Nothing proves this one in minutes, so it is there to be cut short.
+HARD = random_dag(1000, seed=1, reach=60)
+
 SHAPES = {
     "chain": chain(60),
     "unet": unet(6),
     "cells": cells(6, 5, 4),
     "nas cells": nas_cells(4),
-    "randwire": randwire(24, 2),
-    "series-parallel": series_parallel(4, seed=3),
+    "randwire": as_operators(randwire(32, 1)),
+    "series-parallel": series_parallel(6, seed=1),
 }
 
 
@@ -139,26 +144,44 @@ def test_a_finished_search_gives_the_same_order_again() -> None:
 
 def test_the_time_limit_holds() -> None:
     started = time.perf_counter()
-    result = best_order(random_dag(1500, seed=1, reach=200), time_limit=0.3)
+    result = best_order(HARD, time_limit=0.3)
     assert not result.optimal
     assert time.perf_counter() - started < 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
-    workload = random_dag(800, seed=1, reach=200)
-    timer = threading.Timer(0.4, os.kill, [os.getpid(), signal.SIGINT])
     started = time.perf_counter()
-    timer.start()
-    result = best_order(workload, time_limit=60)
-    assert result.interrupted
-    assert time.perf_counter() - started < 5
-    check_order(workload, result.order)
+    lines = run_and_interrupt(
+        "from onnxmem.schedule.search import best_order\n"
+        "from onnxmem.schedule.synthetic import random_dag\n"
+        "workload = random_dag(1000, seed=1, reach=60)\n"
+        "print('ready', flush=True)\n"
+        "result = best_order(workload, time_limit=120)\n"
+        "print(result.interrupted, len(result.order))\n"
+    )
+    assert lines[1:] == ["True 1000"]
+    assert time.perf_counter() - started < 60
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_what_another_signal_handler_raises_is_not_swallowed() -> None:
+    def refuse(number: int, frame: object) -> None:
+        raise TimeoutError("alarm")
+
+    previous = signal.signal(signal.SIGALRM, refuse)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(TimeoutError):
+            best_order(HARD, time_limit=60)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def test_other_threads_run_during_a_search() -> None:
     ticks = 0
-    searching = threading.Thread(target=best_order, args=[random_dag(800, seed=1, reach=200)], kwargs={"time_limit": 1})
+    searching = threading.Thread(target=best_order, args=[HARD], kwargs={"time_limit": 1})
     searching.start()
     while searching.is_alive():
         ticks += 1

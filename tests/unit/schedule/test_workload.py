@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from onnxmem.errors import OnnxmemError
+from onnxmem.schedule.synthetic import chain
 from onnxmem.schedule.workload import (
     Storage,
     Workload,
@@ -20,7 +21,7 @@ from onnxmem.schedule.workload import (
     to_problem,
 )
 
-from .generators import all_orders, chain, workloads
+from .generators import all_orders, workloads
 
 CHAIN = Workload(
     predecessors=((), (0,), (1,)),

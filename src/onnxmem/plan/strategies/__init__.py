@@ -18,14 +18,16 @@ from onnxmem.units import format_bytes
 Strategy = Callable[..., Plan]
 
 STRATEGIES = ("naive", "greedy_by_size", "greedy_by_breadth", "first_fit", "best_fit", "best")
+# Known by name, but not part of "all": it needs an extra, and takes what time it is given.
+OPTIONAL = ("cp_sat",)
 
 
 def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
     """Place a problem's buffers, and vouch for the result.
 
-    `strategy` is a name from STRATEGIES or a dotted path such as "mypkg.mine:plan". `options` (`time_limit`, `seed`)
-    reach those strategies that have a parameter of that name. Every plan passes the validator before it is returned;
-    whether it stays within the problem's capacity is the plan's `fits`.
+    `strategy` is a name from STRATEGIES or OPTIONAL, or a dotted path such as "mypkg.mine:plan". `options`
+    (`time_limit`, `seed`, `threads`) reach those strategies that have a parameter of that name. Every plan passes the
+    validator before it is returned; whether it stays within the problem's capacity is the plan's `fits`.
     """
     place = find(strategy)
     if problem.capacity is not None and problem.lower_bound > problem.capacity:
@@ -51,14 +53,14 @@ def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
 
 def find(name: str) -> Strategy:
     """The function behind a strategy's name or dotted path."""
-    if name in STRATEGIES:
+    if name in STRATEGIES or name in OPTIONAL:
         module, attribute = f"{__name__}.{name}", "plan"
     elif ":" in name:
         module, _, attribute = name.partition(":")
     else:
         raise UsageError(
             f"there is no strategy '{name}'",
-            hint=f"known: {', '.join(STRATEGIES)}; or your own as package.module:function",
+            hint=f"known: {', '.join(STRATEGIES + OPTIONAL)}; or your own as package.module:function",
         )
     try:
         found = getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,78 @@
+"""Build a native fuzz program with a sanitizer, once for each state of its sources."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = ROOT / "src" / "onnxmem" / "_native"
+CACHE = ROOT / ".cache" / "native-tests"
+
+# A data race and a wild pointer need different instruments, which cannot be combined.
+SANITIZERS = {
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "thread": ("-fsanitize=thread",),
+}
+# Unoptimized, because half of the test is waiting for the compiler; line numbers for the reports.
+_FLAGS = ("-std=c++20", "-O0", "-g1", f"-I{NATIVE}")
+
+
+class CannotBuild(Exception):
+    """This machine has no compiler, or none with this sanitizer."""
+
+
+def build(module: str, sanitizer: str) -> Path:
+    """The program made of tests/native/<module>_fuzz.cpp and the module's sources, except its Python bindings."""
+    compiler = os.environ.get("CXX") or next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), None)
+    if compiler is None:
+        raise CannotBuild("there is no C++ compiler")
+    flags = [*_FLAGS, *SANITIZERS[sanitizer]]
+    sources = [ROOT / "tests" / "native" / f"{module}_fuzz.cpp", *sorted(NATIVE.glob(f"{module}_*.cpp"))]
+    content = hashlib.sha256(repr((compiler, flags)).encode())
+    for path in [*sources, *sorted(NATIVE.glob(f"{module}_*.hpp"))]:
+        content.update(path.read_bytes())
+    program = CACHE / f"{module}-{sanitizer}-{content.hexdigest()[:16]}"
+    if program.exists():
+        return program
+    work = CACHE / f"{program.name}.{os.getpid()}"
+    work.mkdir(parents=True)
+    try:
+        _try_out(compiler, flags, work)
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            objects = list(pool.map(lambda source: _compile(compiler, flags, source, work), sources))
+        _run([compiler, *flags, *map(str, objects), "-pthread", "-o", str(work / "program")])
+        # Renamed when complete: two test processes may build at the same time.
+        (work / "program").replace(program)
+    finally:
+        shutil.rmtree(work)
+    return program
+
+
+def _try_out(compiler: str, flags: list[str], work: Path) -> None:
+    source = work / "empty.cpp"
+    source.write_text("int main() { return 0; }\n")
+    try:
+        _run([compiler, *flags, str(source), "-o", str(work / "empty")])
+        _run([str(work / "empty")])
+    except (subprocess.CalledProcessError, OSError) as error:
+        raise CannotBuild(f"{compiler} cannot build or run with {flags[-1]}") from error
+
+
+def _compile(compiler: str, flags: list[str], source: Path, work: Path) -> Path:
+    target = work / f"{source.stem}.o"
+    _run([compiler, *flags, "-c", str(source), "-o", str(target)])
+    return target
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{build(*sys.argv[1:3])}\n")
