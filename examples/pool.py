@@ -1,4 +1,7 @@
-"""Python's own worker processes, with one copy of the weights: python examples/pool.py model.pack [fork|spawn]"""
+"""Python's own worker processes, with one copy of the weights: python examples/pool.py model.pack [fork|spawn]
+
+The model is one that takes 512 numbers: onnxmem.zoo.build("matmul", width=512).
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ def run(x: npt.NDArray[np.float32]) -> tuple[int, float]:
     return os.getpid(), float(_session.run(None, {name: x})[0].sum())
 
 
-def main(package: str, method: str = "spawn", width: int = 512) -> set[tuple[int, float]]:
+def main(package: str, method: str = "spawn") -> set[tuple[int, float]]:
     """Eight tasks for two workers: who did them, and with which result."""
     with multiprocessing.get_context(method).Pool(2, load, (package,)) as pool:
-        return set(pool.map(run, [np.ones((1, width), np.float32)] * 8, chunksize=1))
+        return set(pool.map(run, [np.ones((1, 512), np.float32)] * 8, chunksize=1))
 
 
 if __name__ == "__main__":
-    for pid, total in sorted(main(*sys.argv[1:3])):
+    for pid, total in sorted(main(sys.argv[1], *sys.argv[2:3])):
         print(f"process {pid}: {total}")

@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def outputs(path: Path) -> np.ndarray:  # type: ignore[type-arg]
+def outputs(path: Path) -> np.ndarray:
     x = np.random.default_rng(0).random((2, 5, 8), dtype=np.float32)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"features": x})[0])

@@ -42,7 +42,7 @@ def odd(path: Path, rows: int = 120) -> Path:
     return path
 
 
-def outputs(session: onnxruntime.InferenceSession, x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def outputs(session: onnxruntime.InferenceSession, x: np.ndarray) -> np.ndarray:
     return np.asarray(session.run(None, {"x": x})[0])
 
 

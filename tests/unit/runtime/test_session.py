@@ -18,12 +18,12 @@ X = np.random.default_rng(0).random((3, 512), dtype=np.float32)
 
 
 @pytest.fixture(scope="module")
-def stock(chain: Path) -> np.ndarray:  # type: ignore[type-arg]
+def stock(chain: Path) -> np.ndarray:
     session = onnxruntime.InferenceSession(chain, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": X})[0])
 
 
-def test_it_is_a_drop_in(packed: Path, stock: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_it_is_a_drop_in(packed: Path, stock: np.ndarray) -> None:
     session = InferenceSession(str(packed))
     assert isinstance(session, onnxruntime.InferenceSession)
     assert session.loaded_mode == "prepacked"
@@ -39,7 +39,7 @@ def test_it_is_a_drop_in(packed: Path, stock: np.ndarray) -> None:  # type: igno
 
 def test_a_model_is_loaded_as_stock_and_mode_says_otherwise(
     chain: Path,
-    stock: np.ndarray,  # type: ignore[type-arg]
+    stock: np.ndarray,
 ) -> None:
     assert InferenceSession(chain).loaded_mode == "stock"
     tuned = InferenceSession(chain, mode="tuned")
@@ -55,7 +55,7 @@ def test_options_of_the_caller_are_kept_and_settings_come_last(chain: Path) -> N
     assert session.get_session_options().enable_mem_pattern is True
 
 
-def test_a_package_can_be_loaded_unpacked(packed: Path, stock: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_a_package_can_be_loaded_unpacked(packed: Path, stock: np.ndarray) -> None:
     session = InferenceSession(packed, mode="external")
     assert np.array_equal(session.run(None, {"x": X})[0], stock)
     with pytest.raises(UsageError, match="was packed for 'prepacked'"):
@@ -78,7 +78,7 @@ def test_what_would_crash_is_refused(chain: Path, packed: Path, tmp_path: Path) 
         InferenceSession(tmp_path)
 
 
-def test_a_session_outlives_its_files(packed: Path, tmp_path: Path, stock: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_a_session_outlives_its_files(packed: Path, tmp_path: Path, stock: np.ndarray) -> None:
     copy = Path(shutil.copytree(packed, tmp_path / "copy"))
     session = InferenceSession(copy)
     shutil.rmtree(copy)
