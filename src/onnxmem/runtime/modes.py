@@ -55,6 +55,10 @@ class Mode:
     """When not to use it."""
 
 
+# The memory pattern takes one more block on top of the arena of the first run; same-size reuse stretches lifetimes.
+# Without packing, the pattern would also reserve a block for all weights that nobody uses.
+_TUNED: Mapping[str, Setting] = {"enable_mem_pattern": False, "enable_mem_reuse": False}
+
 # A mode that replaces the allocator (`planned`) has its row here too; InferenceSession says where it joins.
 MODES = (
     Mode(
@@ -67,7 +71,7 @@ MODES = (
     Mode(
         "tuned",
         "stock without memory pattern and same-size reuse, which cost more than they save; trimmed after loading",
-        options={"enable_mem_pattern": False, "enable_mem_reuse": False},
+        options=_TUNED,
         trim=True,
         costs="a private copy of the weights for each process; a few more calls of the allocator in each run",
         needs="nothing",
@@ -76,6 +80,7 @@ MODES = (
     Mode(
         "external",
         "weights beside the model, mapped; those that kernels pack are copied",
+        options=_TUNED,
         form="external",
         trim=True,
         costs="a private copy of every packed weight (MatMul, Gemm, LSTM …); the others are shared",
@@ -85,7 +90,7 @@ MODES = (
     Mode(
         "mapped",
         "weights beside the model, used from the map as they are, never packed",
-        options={"enable_mem_pattern": False},
+        options=_TUNED,
         config={DISABLE_PREPACKING: "1"},
         form="external",
         shared=True,
@@ -98,6 +103,7 @@ MODES = (
     Mode(
         "prepacked",
         "weights and packed weights beside the model, both mapped: one copy for all processes at full speed",
+        options=_TUNED,
         form="prepacked",
         shared=True,
         trim=True,
@@ -116,7 +122,7 @@ MODES = (
     Mode(
         "ort-mapped",
         "an .ort file whose weights are used from the map, never packed",
-        options={"enable_mem_pattern": False},
+        options=_TUNED,
         config={MAP_ORT: "1", ORT_INITIALIZERS: "1", DISABLE_PREPACKING: "1"},
         form="ort",
         since=(1, 26),
@@ -129,6 +135,7 @@ MODES = (
     Mode(
         "ort-mapped-packed",
         "an .ort file that is mapped; weights that kernels pack are copied",
+        options=_TUNED,
         config={MAP_ORT: "1", ORT_INITIALIZERS: "1"},
         form="ort",
         since=(1, 26),

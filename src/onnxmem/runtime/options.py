@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from onnxmem.errors import UsageError
@@ -25,6 +26,21 @@ def apply(
             raise UsageError(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
     for name, value in config.items():
         options.add_session_config_entry(name, value)
+
+
+@contextmanager
+def applied(options: Any, settings: Mapping[str, modes.Setting], config: Mapping[str, str]) -> Iterator[None]:
+    """The options with these settings while the block runs: the caller may use the object for other sessions, too."""
+    before = {name: getattr(options, name) for name in settings if hasattr(options, name)}
+    # An entry cannot be taken back; all that a mode sets are switches, and "0" is as if it had never been there.
+    entered = {**dict.fromkeys(config, "0"), **entries(options, config)}
+    try:
+        apply(options, settings, config)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(options, name, value)
+        apply(options, {}, entered)
 
 
 def entries(options: Any, names: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.runtime.modes import DISABLE_PREPACKING, Mode, Setting, check_mode, check_version, find_mode, refuse_unsafe
-from onnxmem.runtime.options import WATCHED, apply, entries
+from onnxmem.runtime.options import WATCHED, applied, entries
 from onnxmem.runtime.package import Package, open_package
 from onnxmem.runtime.trim import trim
 
@@ -21,9 +22,9 @@ _CPU = "CPUExecutionProvider"
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """onnxruntime's session: the same arguments and methods, made from a model or from a package's folder.
 
-    A package is loaded in its own mode, a model as stock; `mode` says otherwise. The mode's settings are added to
-    `sess_options`; `settings` (attributes of SessionOptions) and `config` (its entries) come on top of the mode's.
-    After loading, `loaded_mode` is the name of the mode and `package` the package, if there is one.
+    A package is loaded in its own mode, a model as stock; `mode` says otherwise. The mode's settings come on top of
+    `sess_options`, which stays as it was, and on top of them `settings` (attributes of SessionOptions) and `config`
+    (its entries). `package` is the package, if there is one.
     """
 
     def __init__(
@@ -38,22 +39,42 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         config: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        package, found = _choose(model, mode)
-        options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        check_version(found, onnxruntime.__version__)
-        if package:
-            package.check_here(onnxruntime.__version__)
-            providers = _only_cpu(providers, package)
-            apply(options, package.manifest.options, package.manifest.config)
-        apply(options, {**found.options, **(settings or {})}, {**found.config, **(config or {})})
-        watched = entries(options, WATCHED)
-        refuse_unsafe(watched, from_bytes=isinstance(model, bytes))
-        if found.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
-            raise UsageError("a prepacked package with packing disabled would ignore its packed weights")
+        self.package, self._mode = _choose(model, mode)
+        self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+        made = self.package.manifest if self.package else None
+        self._settings = {**(made.options if made else {}), **self._mode.options, **(settings or {})}
+        self._config = {**(made.config if made else {}), **self._mode.config, **(config or {})}
+        check_version(self._mode, onnxruntime.__version__)
+        if self.package:
+            self.package.check_here(onnxruntime.__version__)
+            providers = _only_cpu(providers, self.package)
+            model = self.package.model
+        with self._prepared(from_bytes=isinstance(model, bytes)):
+            super().__init__(model, self._options, providers, provider_options, **kwargs)
+
+    @property
+    def loaded_mode(self) -> str:
+        """The name of the mode it was loaded in."""
+        return self._mode.name
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Make the session again with other providers, as onnxruntime's does, in the same mode."""
+        if self.package:
+            providers = _only_cpu(providers, self.package)
+        with self._prepared(from_bytes=False):
+            super().set_providers(providers, provider_options)
+
+    @contextmanager
+    def _prepared(self, *, from_bytes: bool) -> Iterator[None]:
+        """The mode's settings while a session is made, and its traces removed afterwards."""
         # A mode with an allocator of its own (`planned`) would begin here and end after the session is made.
-        super().__init__(package.model if package else model, options, providers, provider_options, **kwargs)
-        self.loaded_mode, self.package = found.name, package
-        if found.trim:
+        with applied(self._options, self._settings, self._config):
+            watched = entries(self._options, WATCHED)
+            refuse_unsafe(watched, from_bytes=from_bytes)
+            if self._mode.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
+                raise UsageError("a prepacked package with packing disabled would ignore its packed weights")
+            yield
+        if self._mode.trim:
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
 

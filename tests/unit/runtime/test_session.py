@@ -55,6 +55,19 @@ def test_options_of_the_caller_are_kept_and_settings_come_last(chain: Path) -> N
     assert session.get_session_options().enable_mem_pattern is True
 
 
+def test_the_options_of_the_caller_stay_as_they_were(packed: Path) -> None:
+    options = onnxruntime.SessionOptions()
+    session = InferenceSession(packed, options, mode="mapped")
+    level = onnxruntime.GraphOptimizationLevel
+    assert session.get_session_options().graph_optimization_level == level.ORT_DISABLE_ALL
+    assert session.get_session_options().get_session_config_entry(modes.DISABLE_PREPACKING) == "1"
+    assert options.graph_optimization_level == level.ORT_ENABLE_ALL
+    assert options.enable_mem_pattern is True
+    assert options.get_session_config_entry(modes.DISABLE_PREPACKING) == "0"
+    session.set_providers(["CPUExecutionProvider"])
+    assert session.get_session_options().get_session_config_entry(modes.DISABLE_PREPACKING) == "1"
+
+
 def test_a_package_can_be_loaded_unpacked(packed: Path, stock: np.ndarray) -> None:
     session = InferenceSession(packed, mode="external")
     assert np.array_equal(session.run(None, {"x": X})[0], stock)
