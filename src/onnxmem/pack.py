@@ -22,7 +22,7 @@ from onnxmem.measure.feeds import Feeds, make_feeds
 from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.signature import Signature, read_signature
 from onnxmem.measure.trial import Trial, run_trial
-from onnxmem.runtime.build import ORT_LIMIT, build
+from onnxmem.runtime.build import ORT_LIMIT, build, load_options
 from onnxmem.runtime.contents import describe_weights
 from onnxmem.runtime.cpu import this_cpu
 from onnxmem.runtime.modes import DISABLE_PREPACKING, MODES, Mode, Setting, check_version, find_mode
@@ -33,8 +33,6 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, how many bytes of it are, and of how many (0 where nobody knows)."""
 
 PACKABLE = tuple(mode for mode in MODES if mode.form != "any")
-# The package holds the optimized graph; optimizing it once more would copy weights into the heap again.
-_OPTIMIZED: Mapping[str, Setting] = {"graph_optimization_level": "ORT_DISABLE_ALL"}
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
         sync(path)
     files = _hashed(request, "hashing", paths)
     weights, notes = describe_weights(model)
-    options = {} if request.mode.form == "ort" else dict(_OPTIMIZED)
+    options = load_options(request.mode.form)
     verified = _check_outputs(request, model, options)
     manifest = Manifest(
         mode=request.mode.name,

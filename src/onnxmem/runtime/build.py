@@ -52,6 +52,14 @@ def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) 
     return target
 
 
+def load_options(form: str) -> dict[str, modes.Setting]:
+    """What a session that loads a built file must be told beside its mode.
+
+    The graph is optimized already; doing it once more would copy weights into the heap. An .ort file says so itself.
+    """
+    return {} if form == "ort" else {"graph_optimization_level": "ORT_DISABLE_ALL"}
+
+
 def _copy(source: Path, target: Path) -> None:
     try:
         shutil.copyfile(source, target)

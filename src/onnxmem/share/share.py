@@ -14,7 +14,7 @@ from onnxmem.measure.environment import read_environment
 from onnxmem.measure.feeds import make_feeds
 from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.signature import Signature, read_signature
-from onnxmem.runtime.build import ORT_LIMIT, build
+from onnxmem.runtime.build import ORT_LIMIT, build, load_options
 from onnxmem.runtime.contents import describe_weights
 from onnxmem.runtime.modes import Mode, Setting, check_version, find_mode
 from onnxmem.runtime.package import is_package, open_package
@@ -30,7 +30,6 @@ OnStage = Callable[[str], None]
 _STREAK = 2
 _FOREVER = 1e6
 _NOT_ASKED = Cold(Unknown("it was not asked for"), Unknown("it was not asked for"))
-_OPTIMIZED: dict[str, Setting] = {"graph_optimization_level": "ORT_DISABLE_ALL"}
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,7 @@ def _prepare(
             place = folder / form
             place.mkdir()
             target = build(original, place, form)
-            options = {} if form == "ort" else _OPTIMIZED
-            forms[form] = _Files(target, tuple(place.iterdir()), options)
+            forms[form] = _Files(target, tuple(place.iterdir()), load_options(form))
     return forms
 
 
