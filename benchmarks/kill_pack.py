@@ -37,10 +37,12 @@ def main() -> None:
         started = time.monotonic()
         subprocess.run([sys.executable, "-c", CODE, model, target], check=True)
         whole = time.monotonic() - started
+        whole_package = shutil.copytree(target, folder / "whole")
         killed = kept = none = left = 0
         while killed < times:
+            shutil.rmtree(target, ignore_errors=True)
             if killed % 2:
-                shutil.rmtree(target, ignore_errors=True)
+                shutil.copytree(whole_package, target)
             started = time.monotonic()
             child = subprocess.Popen([sys.executable, "-c", CODE, model, target])
             try:
@@ -57,6 +59,7 @@ def main() -> None:
             else:
                 none += 1
             left = max(left, sum(entry.name.startswith(".model.pack.partial-") for entry in folder.iterdir()))
+        shutil.rmtree(whole_package)
         subprocess.run([sys.executable, "-c", CODE, model, target], check=True)
         names = sorted(entry.name for entry in folder.iterdir())
     print(f"{killed} kills ({whole:.1f} s a try): {kept} times a whole package was there, {none} times none,")
