@@ -12,10 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnxmem.convert import convert
-    from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
+    from onnxmem.demonstrate import demonstrate_actual_onnx_memory_release
+    from onnxmem.errors import (
+        BudgetExceeded,
+        ModelError,
+        OnnxmemError,
+        PlanError,
+        RuntimeUnsupported,
+        SessionClosed,
+        SessionError,
+        SessionLost,
+        UsageError,
+    )
     from onnxmem.estimate import Estimate, Question, estimate
     from onnxmem.measure.measure import measure
     from onnxmem.measure.measurement import Measurement
+    from onnxmem.measure.release import release
     from onnxmem.model.model import Model
     from onnxmem.pack import pack, repack
     from onnxmem.plan.plan import Plan
@@ -23,16 +35,22 @@ if TYPE_CHECKING:
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.runtime.arena import Arena
+    from onnxmem.runtime.isolated import IsolatedSession
     from onnxmem.runtime.package import Package, verify
+    from onnxmem.runtime.planned import PlannedSession
     from onnxmem.runtime.session import InferenceSession
     from onnxmem.share import Sharing, share
+    from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
 _HOME = {
+    "Arena": "runtime.arena",
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
     "InferenceSession": "runtime.session",
+    "IsolatedSession": "runtime.isolated",
     "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
@@ -40,22 +58,29 @@ _HOME = {
     "Package": "runtime.package",
     "Plan": "plan.plan",
     "PlanError": "errors",
+    "PlannedSession": "runtime.planned",
     "Problem": "plan.problem",
     "Question": "estimate",
     "RuntimeUnsupported": "errors",
     "STRATEGIES": "plan.strategies",
+    "SessionClosed": "errors",
+    "SessionError": "errors",
+    "SessionLost": "errors",
     "Sharing": "share",
     "Unknown": "unknown",
     "UsageError": "errors",
     "convert": "convert",
+    "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
     "measure": "measure.measure",
     "pack": "pack",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
+    "release": "measure.release",
     "repack": "pack",
     "share": "share",
     "solve": "plan.strategies",
+    "track_onnx_runtime_memory_release": "track",
     "validate": "plan.validate",
     "verify": "runtime.package",
     "write_plan": "plan.table",
@@ -64,10 +89,12 @@ _HOME = {
 
 __all__ = [
     "STRATEGIES",
+    "Arena",
     "BudgetExceeded",
     "Buffer",
     "Estimate",
     "InferenceSession",
+    "IsolatedSession",
     "Measurement",
     "Model",
     "ModelError",
@@ -75,21 +102,28 @@ __all__ = [
     "Package",
     "Plan",
     "PlanError",
+    "PlannedSession",
     "Problem",
     "Question",
     "RuntimeUnsupported",
+    "SessionClosed",
+    "SessionError",
+    "SessionLost",
     "Sharing",
     "Unknown",
     "UsageError",
     "convert",
+    "demonstrate_actual_onnx_memory_release",
     "estimate",
     "measure",
     "pack",
     "read_plan",
     "read_problem",
+    "release",
     "repack",
     "share",
     "solve",
+    "track_onnx_runtime_memory_release",
     "validate",
     "verify",
     "write_plan",

@@ -21,7 +21,7 @@ LAYERS = [
     {"estimate"},
     {"runtime"},
     {"measure"},
-    {"compare", "convert", "pack", "share", "fit", "explain"},
+    {"compare", "convert", "demonstrate", "explain", "fit", "pack", "share", "track"},
     {"report"},
     {"cli", "app", "__main__"},
 ]

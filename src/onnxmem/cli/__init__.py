@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import convert, demo, estimate, measure, pack, plan, share
+from onnxmem.cli import convert, demo, estimate, measure, pack, plan, release, share, trace
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -28,7 +28,9 @@ for verb in (
     measure.measure,
     pack.pack,
     plan.plan,
+    release.release,
     share.share,
+    trace.trace,
 ):
     app.command()(verb)
 

@@ -79,6 +79,9 @@ class Worker:
         self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
         if self.task["profile"]:
             self.say({"profile": self.session.end_profiling()})
+        self.let_go()
+
+    def let_go(self) -> None:
         self.phase("release", self.release)
         if sys.platform == "linux":
             import ctypes  # noqa: PLC0415  it is there already
@@ -166,7 +169,7 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def main() -> None:
+def main(life: type[Worker] = Worker) -> None:
     """Do one task for the parent at the other end of stdin and stdout."""
     # Whatever prints on stdout from here on, a library or a kernel, must not end up between the messages.
     out = os.dup(1)
@@ -183,7 +186,7 @@ def main() -> None:
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
             resource.setrlimit(kind, (value, value))
     try:
-        Worker(task, out).run()
+        life(task, out).run()
     except _Stopped:
         sys.exit(3)
 

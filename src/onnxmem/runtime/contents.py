@@ -7,8 +7,8 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto
 
+from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.load import all_tensors
-from onnxmem.model.weights import tensor_bytes
 from onnxmem.runtime.blobs import blobs_of
 from onnxmem.runtime.build import SMALLEST
 from onnxmem.runtime.package import Weights
