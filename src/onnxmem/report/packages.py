@@ -34,7 +34,7 @@ def package_text(package: Package, what: str) -> RenderableType:
         table.add_row("packed", format_bytes(weights.packed), "mapped, and used in place of their unpacked forms")
     if weights.inline:
         table.add_row("in the graph", format_bytes(weights.inline), "small weights, a copy in each process")
-    table.add_row("for", "", f"ONNX Runtime {made.onnxruntime}, {made.cpu.machine} {' '.join(made.cpu.features[-4:])}")
+    table.add_row("for", "", f"ONNX Runtime {made.onnxruntime}, {made.cpu.machine} CPUs with the features of this one")
     shapes = ", ".join(f"{printable(n)} {'×'.join(map(str, i['shape']))}" for n, i in made.verified["inputs"].items())
     table.add_row("outputs", "equal", f"bit for bit to {made.verified['reference']}, on {shapes or 'no inputs'}")
     table.add_row("costs", "", package.mode.costs)
