@@ -206,9 +206,14 @@ def _check_outputs(request: _Request, packed: Path, options: Mapping[str, Settin
 
 
 def _outputs(trial: Trial, stage: str, *, original: bool) -> str:
+    if not original and "Required inputs" in trial.verdict.message:
+        raise ModelError(
+            "the model lists weights among its inputs, and in this form ONNX Runtime would have callers feed some of them",
+            hint="choose mode prepacked, external or mapped",
+        )
     if not trial.verdict.ok:
         hint = "give inputs it can run on: --shape, --dim or --inputs" if original else "please report the model"
-        raise ModelError(f"{stage} did not end well: {trial.verdict}", hint=hint)
+        raise ModelError(f"{stage} did not end well: {str(trial.verdict)[:300]}", hint=hint)
     if len(set(trial.outputs)) > 1:
         raise ModelError(
             "the model computes something else each time it runs, so that no package of it can be checked",

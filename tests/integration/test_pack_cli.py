@@ -73,15 +73,15 @@ def test_convert_and_share(run: Run, model: Path) -> None:
     assert json.loads(out)["files"][0]["bytes"] == Path("m.ort").stat().st_size
     code, out, err = run("share", "m.ort", "--workers", "1", "--no-cold", "--runs", "1", "--modes", "ort,ort-mapped")
     assert code == 0, err
-    assert "Take ort" in out and "ort-mapped takes the least of all" in out.replace("\n", " ")
+    assert "Take ort" in out and "last bits" in out
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("key", ["rec", "ddddocr_old", "silero"])
+@pytest.mark.parametrize("key", ["rec", "ddddocr_old", "silero", "light_squeezenet"])
 def test_real_models_pack(real_model: Callable[[str], Path], tmp_path: Path, key: str) -> None:
-    """`rec` has packed weights at odd addresses, `ddddocr_old` integers, `silero` all of them in subgraphs."""
+    """`rec` packs at odd addresses, `ddddocr_old` is 8-bit, `silero` all subgraphs, `light_…` has weights as inputs."""
     path = real_model(key)
     np.savez(tmp_path / "feeds.npz", **feeds(find(key)))
     made = pack(path, tmp_path / "p", inputs=tmp_path / "feeds.npz").manifest
     assert made.verified["reference"] == "stock"
-    assert made.weights.packed > 2**18
+    assert made.weights.raw > 2**20

@@ -6,7 +6,7 @@ A packed form is noted beside its weight's offset and length: `prepacked_0` = `k
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,23 @@ def align(model: Path, weights: Path) -> bool:
     with replacing(model) as temporary:
         temporary.write_bytes(proto.SerializeToString())
     return True
+
+
+def drop_orphans(model: Path, inputs: Collection[str]) -> bool:
+    """Remove what is listed as an input, but is none of the model's `inputs` and no weight; whether there was any.
+
+    Old models list their weights among the inputs, as defaults that a caller may override. Where the optimizer has no
+    more use for one it removes the weight, but leaves it listed, and every caller would have to feed it.
+    """
+    proto = onnx.load_model(model, load_external_data=False)
+    known = {*inputs, *(tensor.name for tensor in proto.graph.initializer)}
+    orphans = [value for value in proto.graph.input if value.name not in known]
+    for value in orphans:
+        proto.graph.input.remove(value)
+    if orphans:
+        with replacing(model) as temporary:
+            temporary.write_bytes(proto.SerializeToString())
+    return bool(orphans)
 
 
 def _copy(source: Path, target: Path, blobs: list[Blob]) -> dict[int, int]:

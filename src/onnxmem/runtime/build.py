@@ -20,7 +20,7 @@ from typing import Any
 
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.runtime import modes
-from onnxmem.runtime.blobs import align
+from onnxmem.runtime.blobs import align, drop_orphans
 
 MODEL, WEIGHTS = "model", "weights.bin"
 # Smaller weights stay in the graph: a page each would take more than it saves.
@@ -143,9 +143,13 @@ def _save(task: dict[str, Any]) -> None:
     }
     apply(options, settings, config)
     try:
-        onnxruntime.InferenceSession(task["source"], options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        made = onnxruntime.InferenceSession(
+            task["source"], options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:  # onnxruntime raises a dozen classes of its own
         sys.exit(" ".join(str(error).split()))
+    if form != "ort":
+        drop_orphans(Path(task["target"]), {value.name for value in made.get_inputs()})
 
 
 def main() -> None:
