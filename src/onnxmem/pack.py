@@ -208,7 +208,7 @@ def _check_outputs(request: _Request, packed: Path, options: Mapping[str, Settin
 def _outputs(trial: Trial, stage: str, *, original: bool) -> str:
     if not original and "Required inputs" in trial.verdict.message:
         raise ModelError(
-            "the model lists weights among its inputs, and in this form ONNX Runtime would have callers feed some of them",
+            "the model lists weights among its inputs, and in this form callers would have to feed some of them",
             hint="choose mode prepacked, external or mapped",
         )
     if not trial.verdict.ok:
