@@ -28,7 +28,7 @@ def test_every_verb_and_option_is_in_the_reference(verb: str) -> None:
         assert parameter.param_type_name == "argument" or parameter.help, f"{verb} {parameter.opts[0]} has no help"
 
 
-@pytest.mark.parametrize("page", ["layout.md", "memory.md", "cli.md"])
+@pytest.mark.parametrize("page", ["layout.md", "memory.md", "cli.md", "serving.md"])
 def test_pages_that_the_readme_promises_exist(page: str) -> None:
     assert f"docs/{page}" in (ROOT / "README.md").read_text()
     assert (ROOT / "docs" / page).is_file()

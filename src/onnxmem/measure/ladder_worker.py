@@ -57,7 +57,7 @@ class LadderWorker(Worker):
 
     def unmap(self) -> None:
         """Drop whatever else was made for the model, such as maps of its weights; nothing, in most modes."""
-        keep = ("task", "out", "feeds", "gc", "sha256", "numpy", "ort", "find_mode", "close", "trim")
+        keep = ("task", "out", "feeds", "gc", "sha256", "numpy", "ort", "new_session", "close", "trim")
         for name in [name for name in vars(self) if name not in keep]:
             delattr(self, name)
         self.gc.collect()
