@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.report.build import make_report
+    from onnxmem.report.report import Report
+    from onnxmem.report.save import save_report
     from onnxmem.runtime.isolated import IsolatedSession
     from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
@@ -50,6 +53,7 @@ _HOME = {
     "PlanError": "errors",
     "Problem": "plan.problem",
     "Question": "estimate",
+    "Report": "report.report",
     "RuntimeUnsupported": "errors",
     "STRATEGIES": "plan.strategies",
     "SessionClosed": "errors",
@@ -59,10 +63,12 @@ _HOME = {
     "UsageError": "errors",
     "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
+    "make_report": "report.build",
     "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
     "release": "measure.release",
+    "save_report": "report.save",
     "solve": "plan.strategies",
     "track_onnx_runtime_memory_release": "track",
     "validate": "plan.validate",
@@ -84,6 +90,7 @@ __all__ = [
     "PlanError",
     "Problem",
     "Question",
+    "Report",
     "RuntimeUnsupported",
     "SessionClosed",
     "SessionError",
@@ -92,10 +99,12 @@ __all__ = [
     "UsageError",
     "demonstrate_actual_onnx_memory_release",
     "estimate",
+    "make_report",
     "measure",
     "read_plan",
     "read_problem",
     "release",
+    "save_report",
     "solve",
     "track_onnx_runtime_memory_release",
     "validate",

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import demo, estimate, measure, plan, release
+from onnxmem.cli import demo, estimate, measure, plan, release, report
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for verb in (demo.demo, estimate.estimate, measure.measure, plan.plan, release.release):
+for verb in (demo.demo, estimate.estimate, measure.measure, plan.plan, release.release, report.report):
     app.command()(verb)
 
 
