@@ -54,13 +54,13 @@ def demo(
         result = estimate(model, Question(shapes={"image": SHAPE}, dims={}))
     results = [document_of(result), *(document_of(each) for each in _observe(path))]
     with stage("drawing"):
-        report = make_report(results, "A U-Net for 512 × 512 pixels: what it takes, and what comes back")
+        report = make_report(results, "A U-Net at 512 × 512 pixels")
         save_chart(memory_map(result.best, title=result.scheduled.title), picture)
         save_report(report, page)
     if json:
         print_json({**results[0], "picture": str(picture), "report": str(page)})
     else:
-        found = [(section.heading, section.summary) for section in report.sections if section.source != results[0]]
+        found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
         print_text(demo_text(result, symbolic.formula, found, picture, page))
 
 

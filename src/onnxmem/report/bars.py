@@ -28,7 +28,6 @@ def strategies(activations: Document) -> altair.LayerChart:
             "name": _name(plan["name"]),
             "bytes": plan["peak_bytes"],
             "group": "optimal" if plan["optimal"] else "not proven optimal",
-            "text": format_bytes(plan["peak_bytes"]),
         }
         for plan in plans
     ]
@@ -42,16 +41,14 @@ def strategies(activations: Document) -> altair.LayerChart:
 
 
 def side_by_side(compared: Document) -> altair.LayerChart:
-    """Which of these measurements took how much, in loading and in running?"""
+    """Which of these took how much, in loading and in running?"""
     rows: list[Row] = []
-    for name, document in zip(compared["labels"], compared["measurements"], strict=True):
-        for order, (group, key) in enumerate((("loading", "load_growth_bytes"), ("running", "run_growth_bytes"))):
-            value = document[key]
-            if value is not None:
-                row = {"name": _name(name), "bytes": value, "group": group, "order": order}
-                rows.append({**row, "text": format_bytes(value)})
+    for bar in compared["bars"]:
+        for group, key in (("loading", "load_growth_bytes"), ("running", "run_growth_bytes")):
+            if bar[key] is not None:
+                rows.append({"name": _name(bar["name"]), "bytes": bar[key], "group": group})
     colours = {"loading": theme.KINDS[0], "running": theme.KINDS[1]}
-    return _Bars(_altair(), rows, colours, "growth: peak RSS − RSS before", grouped=True).finish()
+    return _Bars(_altair(), rows, colours, "memory", grouped=True).finish()
 
 
 def by_size(comparison: Document) -> altair.LayerChart:
@@ -63,9 +60,7 @@ def by_size(comparison: Document) -> altair.LayerChart:
             if point.get("peak_rss_bytes") is not None:
                 value, shape = point["peak_rss_bytes"], point.get("shape")
                 name = "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
-                order = candidates.index(candidate)
-                row = {"name": _name(name), "bytes": value, "group": candidate, "order": order}
-                rows.append({**row, "text": format_bytes(value)})
+                rows.append({"name": _name(name), "bytes": value, "group": candidate})
     colours = {name: theme.KINDS[k % len(theme.KINDS)] for k, name in enumerate(dict.fromkeys(candidates))}
     return _Bars(_altair(), rows, colours, "peak RSS", grouped=True).finish()
 
@@ -77,7 +72,7 @@ class _Bars:
         self.alt = alt
         top = max((row["bytes"] for row in rows), default=1) or 1
         self.factor, unit = next(pair for pair in _UNITS if top >= pair[0])
-        rows = [{**row, "x": row["bytes"] / self.factor} for row in rows]
+        rows = [{**row, "x": row["bytes"] / self.factor, "text": format_bytes(row["bytes"])} for row in rows]
         names = list(dict.fromkeys(row["name"] for row in rows))
         shown = {group: colour for group, colour in colours.items() if any(row["group"] == group for row in rows)}
         legend = alt.Legend(title=None, orient="bottom", symbolType="square", direction="horizontal", labelLimit=300)

@@ -79,13 +79,16 @@ def known(document: Document, key: str, otherwise: str = "an unknown amount") ->
     return otherwise if value is None else format_bytes(value)
 
 
-def reasons(document: Document) -> dict[str, None]:
-    """Why figures of a document are missing, each reason once."""
-    return {words(reason): None for reason in (document.get("unknown") or {}).values()}
+def reasons(document: Document, *keys: str) -> dict[str, None]:
+    """Why figures of a document (these, or all) are missing, each reason once."""
+    found = (document.get("unknown") or {}).items()
+    return {words(reason): None for key, reason in found if not keys or key in keys}
 
 
 def format_seconds(value: float) -> str:
-    """A duration as people read it: "85.3 ms", "2.41 s"."""
+    """A duration as people read it: "40 µs", "85.3 ms", "2.41 s"."""
+    if abs(value) < 0.0995e-3:
+        return f"{value * 1e6:.0f} µs"
     return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
 
 

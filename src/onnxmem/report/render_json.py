@@ -15,7 +15,12 @@ def render_json(report: Report) -> str:
         "schema": SCHEMA,
         "title": report.title,
         "sections": [
-            {"heading": section.heading, "summary": section.summary, "notes": list(section.notes)}
+            {
+                "heading": section.heading,
+                "summary": section.summary,
+                "story": list(section.story),
+                "notes": list(section.notes),
+            }
             for section in report.sections
         ],
         "documents": list(report.documents),

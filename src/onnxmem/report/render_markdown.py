@@ -32,6 +32,8 @@ def escape(text: str) -> str:
 def _section(section: Section) -> list[str]:
     alarm = "**Attention:** " if section.alarm else ""
     lines = [f"## {escape(section.heading)}", "", f"{alarm}{escape(section.summary)}", ""]
+    for paragraph in section.story:
+        lines += [escape(paragraph), ""]
     if section.facts:
         rows = [(f.label, f.cell.text, f.cell.why or f.about) for f in section.facts]
         lines += ["| | | |", "|---|--:|---|"]

@@ -28,6 +28,7 @@ def render_text(report: Report, width: int = WIDTH) -> str:
 
 def _section(section: Section) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(("! " if section.alarm else "") + section.summary)]
+    parts += [Text(paragraph) for paragraph in section.story]
     if section.facts:
         facts = Grid(box=None, pad_edge=False, show_header=False)
         facts.add_column(no_wrap=True)

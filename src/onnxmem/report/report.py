@@ -66,6 +66,8 @@ class Section:
 
     heading: str
     summary: str
+    story: tuple[str, ...] = ()
+    """How it came about, in paragraphs."""
     facts: tuple[Fact, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()

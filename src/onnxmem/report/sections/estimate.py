@@ -114,7 +114,7 @@ def _notes(document: Document) -> list[str]:
     activations, formula = document["activations"], document.get("formula")
     notes = about_inputs(document)
     notes.append(
-        f"The graph {words(document['view'], 60)}, {document['nodes']:,} nodes, {words(document['order'], 40)} order."
+        f"Graph: {words(document['view'], 60)}, {document['nodes']:,} nodes, {words(document['order'], 40)} order."
     )
     if formula:
         notes.append(f"Peak for any size, in bytes: {words(formula['peak_bytes'])}, for {words(formula['holds_for'])}.")

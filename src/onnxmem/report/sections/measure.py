@@ -9,6 +9,14 @@ from onnxmem.units import format_bytes
 
 _NODES = 10
 _WORTH = 2**20 // 20
+_COLUMNS = (
+    ("RSS at its end", "rss_bytes"),
+    ("peak RSS", "peak_rss_bytes"),
+    ("anonymous", "anon_bytes"),
+    ("file-backed", "file_bytes"),
+    ("PSS", "pss_bytes"),
+    ("USS", "uss_bytes"),
+)
 # The borders at which it is worth asking what the memory is: before the model, with it, in use, and after it.
 _BORDERS = ("import", "load", "steady runs", "release", "trim")
 
@@ -78,12 +86,15 @@ def _charts(document: Document) -> tuple[Chart, ...]:
 
 def _phases(document: Document) -> Table:
     rows = []
-    for phase in document["phases"]:
+    for phase in _seen(document):
         title = words(phase["name"], 30) + ("" if phase.get("completed", True) else " (not completed)")
-        sizes = [size(phase, f"{key}_bytes") for key in ("rss", "peak_rss", "anon", "file", "pss", "uss")]
-        rows.append((Cell(title), *sizes, seconds(phase, "seconds")))
-    columns = ("phase", "RSS at its end", "peak RSS", "anonymous", "file-backed", "PSS", "USS", "time")
-    return Table("Phases", columns, tuple(rows))
+        rows.append((Cell(title), *(size(phase, key) for _, key in _COLUMNS), seconds(phase, "seconds")))
+    return Table("Phases", ("phase", *(title for title, _ in _COLUMNS), "time"), tuple(rows))
+
+
+def _seen(document: Document) -> list[Document]:
+    """Without the end of a process that ended well: it has no memory left, and nothing to tell."""
+    return [phase for phase in document["phases"] if phase["name"] != "exit" or not phase.get("completed", True)]
 
 
 def _kinds(document: Document) -> Table:
@@ -135,8 +146,6 @@ def _notes(document: Document) -> list[str]:
         notes.append(f"Spread of peak RSS between repetitions: {', '.join(spreads)}.")
     notes += about_machine(document)
     missing = reasons(document)
-    for phase in document["phases"]:
-        # Of a process that has ended nothing is resident; that needs no reason.
-        if phase["name"] != "exit" or not phase.get("completed", True):
-            missing |= reasons(phase)
+    for phase in _seen(document):
+        missing |= reasons(phase, *(key for _, key in _COLUMNS))
     return notes + [f"Not known: {reason}." for reason in missing]

@@ -1,4 +1,4 @@
-"""Several measurements of one report beside each other: stock against planned, before against after."""
+"""What was expected and what was measured, side by side: the estimate, stock, planned."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ from onnxmem.report.report import Cell, Chart, Section, Table
 from onnxmem.report.sections.measure import label, peak
 from onnxmem.units import format_bytes
 
+_NONE = Cell("–")
+
 
 def overview(documents: Sequence[Document]) -> Section | None:
-    """The measurements side by side; None if there are not two to compare."""
-    found = [document for document in documents if document.get("schema") == "onnxmem.measure/1"]
-    if len(found) < 2:
+    """Measurements beside each other, and beside the estimate of the same model; None if there are not two of them."""
+    measured = [document for document in documents if document["schema"] == "onnxmem.measure/1"]
+    expected = [document for document in documents if document["schema"] == "onnxmem.estimate/1"]
+    models = {document["model"] for document in measured}
+    if len(expected) != 1 or not expected[0]["activations"]["strategies"] or models != {expected[0]["model"]}:
+        expected = []
+    if not measured or len(measured) + len(expected) < 2:
         return None
-    names = labels(found)
-    rows = tuple(
-        (
-            Cell(label),
-            size(peak(document), "peak_rss_bytes"),
-            size(document, "load_growth_bytes"),
-            size(document, "run_growth_bytes"),
-            seconds(document, "latency_seconds"),
-            Cell(words(document["verdict"]["kind"], 30)),
-        )
-        for label, document in zip(names, found, strict=True)
-    )
-    columns = ("measurement", "peak RSS", "loading took", "running took", "latency", "ended")
-    listed = ", ".join(f"{n} {known(peak(d), 'peak_rss_bytes', 'unknown')}" for n, d in zip(names, found, strict=True))
-    chart = Chart(
-        "side by side",
-        "What loading and running took",
-        f"One bar per measurement; peak RSS: {listed}.",
-        {"labels": names, "measurements": found},
+    names = labels(measured)
+    bars = [_expected(document) for document in expected]
+    bars += [{"name": name, **document} for name, document in zip(names, measured, strict=True)]
+    rows = [_estimate_row(bar) for bar in bars[: len(expected)]]
+    rows += [_measured_row(name, document) for name, document in zip(names, measured, strict=True)]
+    listed = ", ".join(
+        f"{bar['name']} {known(bar, 'load_growth_bytes', 'unknown')} and {known(bar, 'run_growth_bytes', 'unknown')}"
+        for bar in bars
     )
     return Section(
         "At a glance",
-        _summary(names, found),
-        charts=(chart,),
-        tables=(Table("Side by side", columns, rows),),
-        notes=_notes(found),
+        _summary(names, measured, bars[: len(expected)]),
+        charts=(Chart("side by side", "What loading and running take", f"Two bars each: {listed}.", {"bars": bars}),),
+        tables=(
+            Table(
+                "Side by side",
+                ("", "loading takes", "running takes", "peak RSS", "latency", "ended"),
+                tuple(rows),
+            ),
+        ),
+        notes=_notes(measured, estimated=bool(expected)),
     )
 
 
@@ -51,30 +52,50 @@ def labels(documents: Sequence[Document]) -> list[str]:
     return [n if names.count(n) == 1 else f"{n} ({names[: k + 1].count(n)})" for k, n in enumerate(names)]
 
 
-def _summary(names: Sequence[str], documents: Sequence[Document]) -> str:
-    totals = [(number(d, "load_growth_bytes"), number(d, "run_growth_bytes")) for d in documents]
-    known_totals = [(a + b, n) for (a, b), n in zip(totals, names, strict=True) if a is not None and b is not None]
-    if len(known_totals) < 2:
-        return f"{len(documents)} measurements side by side."
-    (least, small), (most, large) = min(known_totals), max(known_totals)
-    if most <= 0 or least == most:
-        return f"{len(documents)} measurements side by side; they took the same."
-    saved = format_percent(1 - least / most)
+def _expected(document: Document) -> Document:
+    """An estimate as if it had been measured: weights to load, the best plan's arena to run in."""
+    best = min(plan["peak_bytes"] for plan in document["activations"]["strategies"])
+    return {"name": "estimate", "load_growth_bytes": document["weights_bytes"], "run_growth_bytes": best}
+
+
+def _estimate_row(bar: Document) -> tuple[Cell, ...]:
+    return Cell("estimate"), size(bar, "load_growth_bytes"), size(bar, "run_growth_bytes"), _NONE, _NONE, _NONE
+
+
+def _measured_row(name: str, document: Document) -> tuple[Cell, ...]:
     return (
-        f"Loading and running took {format_bytes(least)} as {small} and {format_bytes(most)} as {large}: {saved} less."
+        Cell(name),
+        size(document, "load_growth_bytes"),
+        size(document, "run_growth_bytes"),
+        size(peak(document), "peak_rss_bytes"),
+        seconds(document, "latency_seconds"),
+        Cell(words(document["verdict"]["kind"], 30)),
     )
 
 
-def _notes(documents: Sequence[Document]) -> tuple[str, ...]:
-    notes = []
+def _summary(names: Sequence[str], measured: Sequence[Document], expected: Sequence[Document]) -> str:
+    taken = [(value, n) for n, d in zip(names, measured, strict=True) if (value := number(d, "run_growth_bytes"))]
+    if len(taken) > 1 and min(taken)[0] < max(taken)[0]:
+        (least, small), (most, large) = min(taken), max(taken)
+        saved = format_percent(1 - least / most)
+        return f"Running took {format_bytes(least)} as {small} and {format_bytes(most)} as {large}: {saved} less."
+    if taken and expected:
+        (took, name), plan = taken[0], known(expected[0], "run_growth_bytes")
+        return f"Running took {format_bytes(took)} as {name}; with the best plan its activations need {plan}."
+    return f"{len(measured) + len(expected)} results side by side."
+
+
+def _notes(documents: Sequence[Document], *, estimated: bool) -> tuple[str, ...]:
+    notes = ["Measured: the growth of resident memory, peak RSS − RSS before."]
+    if estimated:
+        notes.append("Estimated: weights, and the arena of the best plan; scratch memory of operators is not in it.")
     environments = [document.get("environment") or {} for document in documents]
     different = [key for key in environments[0] if any(e.get(key) != environments[0][key] for e in environments[1:])]
     if different:
         listed = ", ".join(words(key, 30) for key in different)
         notes.append(f"These were not measured under the same conditions: {listed} differ. Compare with care.")
     hashes = {document.get("outputs_sha256") for document in documents}
-    if len({d["model"] for d in documents}) == 1 and None not in hashes:
-        notes.append(
-            "The outputs are equal, bit for bit." if len(hashes) == 1 else "The outputs are not bit for bit equal."
-        )
+    if len(documents) > 1 and len({d["model"] for d in documents}) == 1 and None not in hashes:
+        equal = "The outputs are equal, bit for bit." if len(hashes) == 1 else "The outputs are not equal bit for bit."
+        notes.append(equal)
     return tuple(notes)

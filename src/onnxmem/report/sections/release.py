@@ -25,6 +25,7 @@ def section(document: Document) -> Section:
     return Section(
         f"Letting go of {model(document)}",
         text,
+        story=tuple(words(sentence, 800) for sentence in document.get("explanation") or ()),
         facts=_facts(document),
         charts=_charts(document),
         tables=(_table(document),),
@@ -62,6 +63,5 @@ def _table(document: Document) -> Table:
 
 
 def _notes(document: Document) -> list[str]:
-    notes = [words(sentence, 600) for sentence in document.get("explanation") or ()]
-    notes += about_inputs(document) + about_machine(document)
+    notes = about_inputs(document) + about_machine(document)
     return notes + [f"Not known: {reason}." for reason in reasons(document)]
