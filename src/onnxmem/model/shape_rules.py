@@ -10,8 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from onnxmem.model.dims import Dim, ceil_div, certainly_at_least, floor_div, maximum, minimum, product, total
-from onnxmem.model.values import Undecided, Value, entries_of
+import numpy as np
+
+from onnxmem.model.dims import (
+    Dim,
+    ceil_div,
+    certainly_at_least,
+    evaluate,
+    floor_div,
+    maximum,
+    minimum,
+    product,
+    symbols_of,
+    total,
+)
+from onnxmem.model.values import TO_THE_END, Undecided, Value, entries_of
 
 Shape: TypeAlias = "tuple[Dim | None, ...] | None"
 
@@ -57,7 +70,7 @@ def infer(call: Call, domain: str) -> Sequence[Shape] | None:
         return None
     try:
         return rule(call)
-    except (Undecided, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (Undecided, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError):
         return None
 
 
@@ -102,18 +115,23 @@ def _window(call: Call, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[D
     auto_pad = attributes.get("auto_pad", "NOTSET")
     result: list[Dim | None] = []
     for axis, extent in enumerate(spatial):
-        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        stride, reach = strides[axis], (kernel[axis] - 1) * dilations[axis] + 1
+        before: Dim = 0 if auto_pad == "VALID" else pads[axis]
+        padding: Dim = 0 if auto_pad == "VALID" else pads[axis] + pads[axis + rank]
         if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            result.append(ceil_div(extent, strides[axis]))
-            continue
-        before, after = (0, 0) if auto_pad == "VALID" else (pads[axis], pads[axis + rank])
-        room = extent + before + after - reach
-        if not attributes.get("ceil_mode", 0):
-            result.append(floor_div(room, strides[axis]) + 1)
-        elif reach >= strides[axis] + after:
-            result.append(ceil_div(room, strides[axis]) + 1)
+            wanted = ceil_div(extent, stride)
+            if "Pool" not in call.op_type or dilations[axis] == 1:
+                result.append(wanted)
+                continue
+            # ONNX Runtime pads a pool as if it were not dilated: too little, or even less than nothing.
+            padding = (wanted - 1) * stride + kernel[axis] - extent
+            before = floor_div(padding + (auto_pad == "SAME_LOWER"), 2)
+        room = extent + padding - reach
+        if attributes.get("ceil_mode", 0):
+            # A last window that would begin in the padding behind is dropped.
+            result.append(minimum(ceil_div(room, stride) + 1, ceil_div(extent + before, stride)))
         else:
-            result.append(None)  # a last window beginning in the padding is dropped; whether there is one depends
+            result.append(floor_div(room, stride) + 1)
     return result
 
 
@@ -154,17 +172,11 @@ def _conv_transpose(call: Call) -> Sequence[Shape]:
     strides, dilations = attributes.get("strides") or [1] * rank, attributes.get("dilations") or [1] * rank
     pads, extra = attributes.get("pads") or [0] * (2 * rank), attributes.get("output_padding") or [0] * rank
     same = attributes.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
-    spatial = [
-        data[2 + axis] * strides[axis]
-        if same
-        else (data[2 + axis] - 1) * strides[axis]
-        + extra[axis]
-        + (kernel[axis] - 1) * dilations[axis]
-        + 1
-        - pads[axis]
-        - pads[axis + rank]
-        for axis in range(rank)
-    ]
+    spatial: list[Dim] = []
+    for axis, extent in enumerate(data[2:]):
+        whole = (extent - 1) * strides[axis] + extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        # ONNX wants extent * stride of "same"; ONNX Runtime crops to that, but does not add what is missing.
+        spatial.append(minimum(whole, extent * strides[axis]) if same else whole - pads[axis] - pads[axis + rank])
     return [(data[0], channels, *spatial)]
 
 
@@ -209,31 +221,45 @@ def _slice(call: Call) -> Sequence[Shape]:
 
 def _slice_extent(extent: Dim, start: Dim, end: Dim, step: int) -> Dim:
     if step < 0:
-        # Walking backwards: positions counted from the last element, [extent-1 … 0].
-        first = extent - 1 if isinstance(start, int) and start >= _TO_THE_END else start
-        if isinstance(first, int) and first < 0:
-            first = extent + first
-        beyond = -1 if isinstance(end, int) and end <= -_TO_THE_END else end
-        if isinstance(beyond, int) and beyond < -1:
-            beyond = maximum(-1, extent + beyond)
-        elif end == -1:
-            beyond = extent - 1
-        return maximum(0, ceil_div(minimum(first, extent - 1) - beyond, -step))
-    return maximum(0, ceil_div(_clamped(end, extent) - _clamped(start, extent), step))
+        # Walking backwards: from at most the last element down to at least -1, the place before the first.
+        first = _position(start, extent, 0, extent - 1)
+        beyond = -1 if end in TO_THE_END else _position(end, extent, -1, extent)
+        return maximum(0, ceil_div(first - beyond, -step))
+    return maximum(0, ceil_div(_position(end, extent, 0, extent) - _position(start, extent, 0, extent), step))
 
 
 # Exporters write "to the end" as some huge number; no dimension is that long.
-_TO_THE_END = 10**9
+_HUGE = 10**9
 
 
-def _clamped(position: Dim, extent: Dim) -> Dim:
-    if isinstance(position, int) and position >= _TO_THE_END:
-        return extent
-    if isinstance(position, int) and position < 0:
-        position = maximum(0, extent + position)
-    if certainly_at_least(extent, position):
-        return position
-    return minimum(position, extent)
+def _position(position: Dim, extent: Dim, lowest: Dim, highest: Dim) -> Dim:
+    """A place in a dimension: counted from the end where it is negative, and no further than to the limits."""
+    if isinstance(position, int) and abs(position) >= _HUGE:
+        return highest if position > 0 else lowest
+    if certainly_at_least(-1, position):
+        position = extent + position
+    elif not certainly_at_least(position, 0) and not _sign_is_of_no_account(position, extent):
+        raise Undecided  # its sign decides which end it is counted from
+    return minimum(maximum(position, lowest), highest)
+
+
+def _sign_is_of_no_account(position: Dim, extent: Dim) -> bool:
+    """Is it negative only where, counted from the end, it still lies before the beginning?
+
+    So it is with 160*((N + 80)//160) - 80 in a dimension of N: it is no use to know the sign for N < 80.
+    """
+    names = symbols_of(position) | symbols_of(extent)
+    if len(names) != 1 or not certainly_at_least(position, 0, dict.fromkeys(names, _SMALL)):
+        return False
+    for number in range(1, _SMALL):
+        values = dict.fromkeys(names, number)
+        place = evaluate(position, values)
+        if place < 0 < evaluate(extent, values) + place + 1:
+            return False
+    return True
+
+
+_SMALL = 1024
 
 
 def _pad(call: Call) -> Sequence[Shape]:
@@ -270,7 +296,7 @@ def _resize(call: Call) -> Sequence[Shape]:
 
 def _scaled(extent: Dim, scale: Any) -> Dim | None:
     if isinstance(extent, int):
-        return int(extent * scale)
+        return int(np.float32(extent) * np.float32(scale))  # 10 * 1.9 is 19 as ONNX Runtime rounds, 18.999… otherwise
     if float(scale).is_integer():
         return extent * int(scale)
     inverse = 1 / float(scale)

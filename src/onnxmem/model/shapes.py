@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -24,20 +25,26 @@ from onnx import (
     SparseTensorProto,
     TensorProto,
     TypeProto,
+    checker,
     defs,
     helper,
     numpy_helper,
     shape_inference,
 )
 
+from onnxmem.errors import ModelError
 from onnxmem.model import shape_rules, values
 from onnxmem.model.dims import Dim, Expr, symbol
-from onnxmem.model.load import subgraphs_of
+from onnxmem.model.load import node_reads, subgraphs_of
 from onnxmem.model.values import LARGEST_VALUE, Value
 from onnxmem.model.weights import constant_value, is_constant
 
-# ONNX 1.23 takes a one-sided STFT (the default) for a two-sided one, and doubles its size.
-_WRONG_IN_ONNX = {"STFT"}
+# Here ONNX's own inference is wrong, or ONNX Runtime does something else: 1.23 takes a one-sided STFT (the default) for
+# a two-sided one, and doubles its size; slices backwards "to the end" are not empty; "same" padding of a transposed
+# convolution adds nothing, and of a pool forgets the dilation; Resize multiplies in single precision.
+_WRONG_IN_ONNX = {"STFT", "Slice", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Resize"}
+
+_FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 
 # Larger constants are data, not shapes: ONNX's schemas have no use for them.
 _LARGEST_INPUT_DATA = 1024
@@ -86,7 +93,8 @@ def infer_shapes(
     for value in model.graph.input:
         declared = inference.from_proto(value.type)
         if declared.elem_type or value.name in inputs:
-            scope.types[value.name] = TensorType(declared.elem_type, inputs.get(value.name, declared.shape))
+            shape = inputs.get(value.name, declared.shape)
+            scope.types[value.name] = TensorType(declared.elem_type, shape, declared.reason)
         else:
             scope.types[value.name] = declared
     inference.infer_graph(model.graph, scope)
@@ -185,7 +193,7 @@ class _Inference:
         small = count <= LARGEST_VALUE and tensor.data_type != TensorProto.STRING
         # Long float constants are weights. Integers of any use to shapes are short, but lookup tables may not be.
         if small and tensor.data_location != TensorProto.EXTERNAL and (count <= 64 or tensor.data_type in (6, 7)):
-            scope.values[name] = numpy_helper.to_array(tensor).astype(object)
+            scope.values[name] = _array(tensor, name).astype(object)
 
     def _give_up(self, node: NodeProto, scope: Scope, declared: Mapping[str, TypeProto]) -> None:
         reason = f"shape inference ran out of its {self.time_limit:g} s"
@@ -228,12 +236,14 @@ class _Inference:
         domain = "" if node.domain == "ai.onnx" else node.domain
         opset = self.opsets.get(domain, 1)
         if domain == "" and node.output[0]:
-            value = values.propagate(node.op_type, attributes, inputs, shapes, opset)
+            floats = types[0] is not None and types[0].elem_type in _FLOATS if types else False
+            value = values.propagate(node.op_type, attributes, inputs, shapes, opset, floats=floats)
             if value is not None:
                 scope.values[node.output[0]] = value
         found = self._ask_onnx(node, domain, opset, scope)
+        told = found
         if domain == "" and node.op_type in _WRONG_IN_ONNX:
-            found = [_Partial(partial.elem_type, None) for partial in found]
+            found = [_Partial(partial.elem_type, None, partial.reason) for partial in found]
         if len(found) < len(node.output) or any(not partial.complete for partial in found):
             call = shape_rules.Call(node.op_type, attributes, shapes, inputs, len(node.output), opset)
             ruled = shape_rules.infer(call, domain)
@@ -242,6 +252,8 @@ class _Inference:
             if ruled:
                 missing = _output_type(node, elem_type)
                 found = [p.filled(ruled[k] if k < len(ruled) else None, missing) for k, p in enumerate(found)]
+        if node.op_type != "STFT":
+            found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, told, fillvalue=_Partial(0, None))]
         return found
 
     def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[_Partial]:
@@ -265,7 +277,7 @@ class _Inference:
             outputs = shape_inference.infer_node_outputs(
                 schema, node, types, data, opset_imports=self.opset_protos, ir_version=self.ir_version
             )
-        except (shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
             return [_Partial(0, None, _one_line(error))] * len(node.output)
         return [self._partial(outputs[name]) if name in outputs else _Partial(0, None) for name in node.output]
 
@@ -318,11 +330,17 @@ class _Inference:
                 inputs[value.name] = kind
         inner = self._branch(body, scope, inputs)
         outputs = [inner.type_of(value.name) for value in body.output[1:]]
-        if any(a is not None and b is not None and a.shape != b.shape for a, b in zip(carried, outputs, strict=False)):
-            # A carried value that changes shape has no one shape: go through the body again without assuming one.
-            for value, before, after in zip(body.input[2:], carried, outputs, strict=False):
-                merged = _either([before, after], "it changes from one iteration to the next")
-                inputs[value.name] = self._settle(merged)
+        # A carried value that changes shape has no one shape: go through the body again without assuming one. Others
+        # may follow from it, so until nothing changes; each time at least one dimension more is open.
+        while True:
+            wider = {
+                value.name: self._widened(inputs[value.name], after)
+                for value, after in zip(body.input[2:], outputs, strict=False)
+                if value.name in inputs and after is not None
+            }
+            if all(kind is inputs[name] for name, kind in wider.items()):
+                break
+            inputs.update(wider)
             inner = self._branch(body, scope, inputs)
             outputs = [inner.type_of(value.name) for value in body.output[1:]]
         trips = scope.value_of(node.input[0]) if node.input and node.input[0] else None
@@ -330,7 +348,11 @@ class _Inference:
         certain = trips is not None and len(node.input) > 1 and not node.input[1]
         length: Dim | None = trips.item(0) if certain and trips is not None else None
         reason = "the number of iterations is not known"
-        found = [_partial_of(kind) for kind in outputs[:count]]
+        # It may not run at all, and then hands on what it was given.
+        found = [
+            _either([before, after], _CHANGES) if before is not None else _partial_of(after)
+            for before, after in zip(carried, outputs[:count], strict=False)
+        ]
         found += [
             _Partial(kind.elem_type, None if kind.shape is None else (length, *kind.shape), reason)
             if kind
@@ -366,11 +388,25 @@ class _Inference:
                 found.append(_Partial(kind.elem_type, (*kind.shape[:at], length, *kind.shape[at:])))
         return inner, found
 
-    def _settle(self, partial: _Partial) -> TensorType:
-        if partial.shape is None:
-            return TensorType(partial.elem_type, None, partial.reason)
-        dims = tuple(self.unknown(partial.reason) if dim is None else dim for dim in partial.shape)
-        return TensorType(partial.elem_type, dims)
+    def _widened(self, before: TensorType, after: TensorType) -> TensorType:
+        """`before` with every dimension open that `after` changes; `before` itself if there is none."""
+        if before.shape is None or before.shape == after.shape:
+            return before
+        if after.shape is None or len(after.shape) != len(before.shape):
+            return TensorType(before.elem_type, None, _CHANGES)
+        pairs = list(zip(before.shape, after.shape, strict=True))
+        if all(a == b or _is_open(a) for a, b in pairs):
+            return before
+        return TensorType(
+            before.elem_type, tuple(a if a == b or _is_open(a) else self.unknown(_CHANGES) for a, b in pairs)
+        )
+
+
+_CHANGES = "it changes from one iteration to the next"
+
+
+def _is_open(dim: Dim) -> bool:
+    return isinstance(dim, Expr) and str(dim).startswith("?") and dim == symbol(str(dim))
 
 
 @dataclass(frozen=True)
@@ -425,7 +461,7 @@ def topological(graph: GraphProto) -> Iterable[int]:
                 continue
             waiting = [
                 produced[name]
-                for name in graph.node[index].input
+                for name in node_reads(graph.node[index])
                 if name in produced and produced[name] not in placed and produced[name] != index
             ]
             if waiting:
@@ -437,10 +473,20 @@ def topological(graph: GraphProto) -> Iterable[int]:
     return order
 
 
+def _array(tensor: TensorProto, name: str) -> Any:
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise ModelError(f"the data of '{name}' do not fit its type and shape") from error
+
+
 def _attribute(attribute: Any) -> Any:
-    value = helper.get_attribute_value(attribute)
+    try:
+        value = helper.get_attribute_value(attribute)
+    except ValueError as error:
+        raise ModelError(f"attribute '{attribute.name}' is of no known type") from error
     if isinstance(value, TensorProto):
-        return None if value.data_location == TensorProto.EXTERNAL else numpy_helper.to_array(value)
+        return None if value.data_location == TensorProto.EXTERNAL else _array(value, attribute.name)
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
