@@ -71,7 +71,7 @@ def _observe(path: Path) -> list[Any]:
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
     from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
 
-    scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=3), []
+    scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=2), []
     for what, where in STAGES:
         module, name = where.split(":")
         try:

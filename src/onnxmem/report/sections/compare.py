@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from onnxmem.report.cells import UNKNOWN, Document, known, name, number, seconds, shape, size, times, words
+from onnxmem.report.cells import UNKNOWN, Document, known, name, number, percent, seconds, shape, size, times, words
 from onnxmem.report.report import Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_machine, few
+
+_PLAIN = ("Candidates", "By input")
 
 
 def section(document: Document) -> Section:
     """`onnxmem.compare/1`. What is there is shown: candidates that failed have little more than their reason."""
     candidates = document["candidates"]
-    mismatch = _mismatch(document.get("parity"))
+    mismatch = _mismatch(document.get("parity") or {})
+    tables = (_rows(document), _breakdowns(candidates), _candidates(candidates), _inputs(candidates), _fits(document))
+    # The rows hold all that the two plain tables hold, with winners.
+    shown = [table for table in tables if table.rows and not (document.get("rows") and table.title in _PLAIN)]
     return Section(
         "Comparison of " + _listed([words(each["name"], 60) for each in candidates]),
         mismatch or _summary(candidates),
+        story=tuple(_advice(document)),
         facts=_facts(candidates),
         charts=_charts(document),
-        tables=tuple(table for table in (_candidates(candidates), _inputs(candidates), _rows(document)) if table.rows),
+        tables=tuple(shown),
         notes=few(_notes(document)),
         alarm=bool(mismatch),
         source=document,
@@ -34,13 +39,13 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "nothing"
 
 
-def _mismatch(parity: Any) -> str:
+def _mismatch(parity: Document) -> str:
     """The headline if the candidates do not compute the same."""
-    pairs = parity if isinstance(parity, list) else [parity]
-    for pair in pairs:
-        if isinstance(pair, Mapping) and any(pair.get(key) is False for key in ("ok", "equal", "agree", "within")):
-            return "The candidates do not compute the same: no figure below makes one of them the better."
-    return ""
+    if parity.get("same") is not False:
+        return ""
+    worst = number(parity, "max_abs")
+    by = "" if worst is None else f" (outputs differ by up to {worst:.3g})"
+    return f"The candidates do not give the same answers{by}: do not choose by the figures below."
 
 
 def _summary(candidates: list[Document]) -> str:
@@ -105,24 +110,60 @@ def _shape(point: Document) -> str:
 
 
 def _rows(document: Document) -> Table:
-    """Who wins in each respect, and by how much."""
+    """Who needs less in each respect, and by how much."""
+    names = [each["name"] for each in document["candidates"]]
+    rows = []
+    for row in document.get("rows") or ():
+        metric = words(row["metric"], 60) + (f", {words(row['size'], 40)}" if row.get("size") else "")
+        show = {"bytes": size, "seconds": seconds}.get(row.get("unit", ""), times)
+        winner = (
+            words(row["winner"], 60) if row.get("winner") else "none: within the noise" if row.get("tied") else "none"
+        )
+        cells = (show(row.get("values") or {}, candidate) for candidate in names)
+        ratio = times(row, "ratio") if number(row, "ratio") is not None else Cell("–")
+        rows.append((Cell(metric), *cells, Cell(winner), ratio))
+    columns = ("less is better", *(words(each, 40) for each in names), "winner", "next takes")
+    return Table("All figures, medians", columns, tuple(rows))
+
+
+def _breakdowns(candidates: list[Document]) -> Table:
+    """How each candidate's peak came about in one process."""
+    found = {words(each["name"], 40): each["breakdown"] for each in candidates if each.get("breakdown")}
+    steps = dict.fromkeys(part["name"] for parts in found.values() for part in parts)
+    by_name = [{part["name"]: part["bytes"] for part in parts} for parts in found.values()]
+    rows = tuple((name(step), *(size(parts, step) for parts in by_name)) for step in steps)
+    return Table("How the peak came about: each step raised it by", ("step", *found), rows)
+
+
+def _fits(document: Document) -> Table:
     rows = tuple(
         (
-            Cell(words(row.get("title") or row.get("label") or row.get("name") or row.get("metric") or UNKNOWN, 60)),
-            Cell(words(row["winner"], 60) if row.get("winner") else "none: within the noise"),
-            times(row, "ratio"),
+            name(fit["candidate"]),
+            Cell(words(prediction["size"], 40)),
+            size(prediction, "bytes"),
+            Cell("extrapolated" if prediction.get("extrapolated") else "within what was measured"),
+            percent(fit, "max_relative_error"),
         )
-        for row in document.get("rows") or ()
+        for fit in document.get("fits") or ()
+        for prediction in fit.get("predictions") or ()
     )
-    return Table("Who needs less", ("respect", "winner", "ratio"), rows)
+    return Table("Other sizes, by fit", ("candidate", "input", "peak RSS", "how", "error of the fit"), rows)
+
+
+def _advice(document: Document) -> list[str]:
+    texts = [each.get("text", "") if isinstance(each, Mapping) else each for each in document.get("advice") or ()]
+    return [words(text, 600) for text in texts if text]
 
 
 def _notes(document: Document) -> list[str]:
     notes = []
     for each in document["candidates"]:
-        reason = each.get("error") or each.get("reason") or each.get("failure")
+        reason = each.get("failure") or next((p["failure"] for p in each.get("inputs") or () if p.get("failure")), None)
         if reason:
             notes.append(f"{words(each['name'], 60)} could not be measured: {words(reason)}")
-    for advice in document.get("advice") or ():
-        notes.append(words(advice.get("text", "") if isinstance(advice, Mapping) else advice, 600))
+    parity = document.get("parity") or {}
+    if parity.get("same") and number(parity, "max_abs") is not None:
+        notes.append(f"All give the same answers: outputs differ by at most {parity['max_abs']:.3g}.")
+    for twin, model in (document.get("exported") or {}).items():
+        notes.append(f"{words(twin, 60)} was exported from {words(model, 60)} on the way.")
     return notes + about_machine(document)

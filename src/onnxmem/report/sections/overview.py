@@ -37,7 +37,7 @@ def overview(documents: Sequence[Document]) -> Section | None:
         tables=(
             Table(
                 "Side by side",
-                ("", "loading takes", "running takes", "peak RSS", "latency", "ended"),
+                ("result", "loading takes", "running takes", "peak RSS", "latency", "ended"),
                 tuple(rows),
             ),
         ),
