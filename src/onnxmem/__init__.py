@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onnxmem.convert import convert
     from onnxmem.demonstrate import demonstrate_actual_onnx_memory_release
     from onnxmem.errors import (
         BudgetExceeded,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onnxmem.measure.measurement import Measurement
     from onnxmem.measure.release import release
     from onnxmem.model.model import Model
+    from onnxmem.pack import pack, repack
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
     from onnxmem.plan.strategies import STRATEGIES, solve
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from onnxmem.report.report import Report
     from onnxmem.report.save import save_report
     from onnxmem.runtime.isolated import IsolatedSession
+    from onnxmem.runtime.package import Package, verify
+    from onnxmem.runtime.session import InferenceSession
+    from onnxmem.share import Sharing, share
     from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
@@ -44,11 +49,13 @@ _HOME = {
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
+    "InferenceSession": "runtime.session",
     "IsolatedSession": "runtime.isolated",
     "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
+    "Package": "runtime.package",
     "Plan": "plan.plan",
     "PlanError": "errors",
     "Problem": "plan.problem",
@@ -59,19 +66,25 @@ _HOME = {
     "SessionClosed": "errors",
     "SessionError": "errors",
     "SessionLost": "errors",
+    "Sharing": "share",
     "Unknown": "unknown",
     "UsageError": "errors",
+    "convert": "convert",
     "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
     "make_report": "report.build",
     "measure": "measure.measure",
+    "pack": "pack",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
     "release": "measure.release",
+    "repack": "pack",
     "save_report": "report.save",
+    "share": "share",
     "solve": "plan.strategies",
     "track_onnx_runtime_memory_release": "track",
     "validate": "plan.validate",
+    "verify": "runtime.package",
     "write_plan": "plan.table",
     "write_problem": "plan.table",
 }
@@ -81,11 +94,13 @@ __all__ = [
     "BudgetExceeded",
     "Buffer",
     "Estimate",
+    "InferenceSession",
     "IsolatedSession",
     "Measurement",
     "Model",
     "ModelError",
     "OnnxmemError",
+    "Package",
     "Plan",
     "PlanError",
     "Problem",
@@ -95,19 +110,25 @@ __all__ = [
     "SessionClosed",
     "SessionError",
     "SessionLost",
+    "Sharing",
     "Unknown",
     "UsageError",
+    "convert",
     "demonstrate_actual_onnx_memory_release",
     "estimate",
     "make_report",
     "measure",
+    "pack",
     "read_plan",
     "read_problem",
     "release",
+    "repack",
     "save_report",
+    "share",
     "solve",
     "track_onnx_runtime_memory_release",
     "validate",
+    "verify",
     "write_plan",
     "write_problem",
 ]

@@ -68,7 +68,7 @@ def test_names_in_models_are_text(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--mode", "fast"], "no mode 'fast'"),
-        (["--mode", "ort"], "loads .ort files"),
+        (["--mode", "ort"], "needs an .ort file"),
         (["--shape", "z=1x1024"], "no input 'z'"),
         (["--range", "x=5"], "is not a range"),
         (["--range", "z=0:5"], "no input 'z'"),

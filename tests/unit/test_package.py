@@ -13,7 +13,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 
 # Each room may import from those before it, and from itself.
 LAYERS = [
-    {"errors", "unknown", "units", "files", "shown", "_native"},
+    {"errors", "unknown", "units", "files", "folders", "shown", "_native"},
     {"model"},
     {"zoo"},
     {"schedule"},
@@ -21,7 +21,7 @@ LAYERS = [
     {"estimate"},
     {"runtime"},
     {"measure"},
-    {"compare", "demonstrate", "explain", "fit", "share", "track"},
+    {"compare", "convert", "demonstrate", "explain", "fit", "pack", "share", "track"},
     {"report"},
     {"cli", "app", "__main__"},
 ]

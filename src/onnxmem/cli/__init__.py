@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import demo, estimate, measure, plan, release, report
+from onnxmem.cli import convert, demo, estimate, measure, pack, plan, release, report, share
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -21,7 +21,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for verb in (demo.demo, estimate.estimate, measure.measure, plan.plan, release.release, report.report):
+for verb in (
+    convert.convert,
+    demo.demo,
+    estimate.estimate,
+    measure.measure,
+    pack.pack,
+    plan.plan,
+    release.release,
+    report.report,
+    share.share,
+):
     app.command()(verb)
 
 

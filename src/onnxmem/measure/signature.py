@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from onnxmem.model.bindings import input_shapes
 from onnxmem.model.dims import Dim
 from onnxmem.model.dtypes import dtype_name
 from onnxmem.model.load import all_tensors, external_location, load_proto
+from onnxmem.runtime.package import is_package, open_package
 
 # Operators that hand on the numbers they get, on the way from an input to an embedding table.
 _PASS_ON = {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"}
@@ -51,7 +52,10 @@ class Signature:
 
 
 def read_signature(path: Path) -> Signature:
-    """Look into a model file."""
+    """Look into a model file, or into the one of a package."""
+    if is_package(path):
+        package = open_package(path)
+        return replace(read_signature(package.model), files=package.files)
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "there is no such file"
         raise UsageError(f"cannot read '{path}': {what}")

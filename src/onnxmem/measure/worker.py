@@ -74,7 +74,8 @@ class Worker:
         self.phase("first run", lambda: self.run_model(1))
         # Looking at outputs is not running, and hashing them is not what a caller does: between the phases.
         first = self.digest()
-        self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
+        for _ in range(self.task.get("rounds", 1)):
+            self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
         self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
         if self.task["profile"]:
             self.say({"profile": self.session.end_profiling()})
@@ -96,10 +97,9 @@ class Worker:
         import numpy  # noqa: PLC0415
         import onnxruntime  # noqa: PLC0415
 
-        from onnxmem.errors import UsageError  # noqa: PLC0415
-        from onnxmem.runtime.modes import find_mode  # noqa: PLC0415
+        from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
 
-        self.find_mode, self.usage_error = find_mode, UsageError
+        self.new_session = InferenceSession
         self.gc, self.sha256, self.numpy, self.ort = gc, hashlib.sha256, numpy, onnxruntime
         return {"onnxruntime": onnxruntime.__version__}
 
@@ -107,25 +107,18 @@ class Worker:
         self.feeds = {name: self.numpy.load(path) for name, path in self.task["feeds"]}
 
     def load(self) -> None:
-        mode = self.find_mode(self.task["mode"])
         options = self.ort.SessionOptions()
         options.log_severity_level = 3
         if self.task["threads"] is not None:
             options.intra_op_num_threads = self.task["threads"]
-        for name, value in {**mode.options, **self.task["options"]}.items():
-            self.set_option(options, name, value)
-        for name, value in {**mode.config, **self.task["config"]}.items():
-            options.add_session_config_entry(name, value)
-        self.session = self.ort.InferenceSession(self.task["model"], options, providers=["CPUExecutionProvider"])
-
-    def set_option(self, options: Any, name: str, value: Any) -> None:
-        try:
-            current = getattr(options, name)
-            enumeration = isinstance(value, str) and not isinstance(current, str)
-            setattr(options, name, getattr(type(current), value) if enumeration else value)
-        except (AttributeError, TypeError) as error:
-            known = ", ".join(n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n)))
-            raise self.usage_error(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
+        self.session: Any = self.new_session(
+            self.task["model"],
+            options,
+            providers=["CPUExecutionProvider"],
+            mode=self.task["mode"],
+            settings=self.task["options"],
+            config=self.task["config"],
+        )
 
     def run_model(self, times: int) -> None:
         for number in range(times):

@@ -17,6 +17,7 @@ from onnxmem.report.render_html import render_html
 from onnxmem.report.render_json import render_json
 from onnxmem.report.render_markdown import render_markdown
 from onnxmem.report.render_text import render_text
+from onnxmem.report.report import Report
 from onnxmem.report.save import save_report
 from onnxmem.report.svg import NotADrawing, embeddable
 from onnxmem.zoo import build
@@ -60,12 +61,16 @@ def numbers(value: Any) -> set[float]:
 
 
 @pytest.fixture(scope="module")
-def page() -> Page:
-    return Page(render_html(make_report([*samples.all_of_them(), samples.measure("planned", 9 * samples.MIB)])))
+def report() -> Report:
+    return make_report([*samples.all_of_them(), samples.measure("planned", 9 * samples.MIB)])
 
 
-def test_every_number_in_the_page_is_in_the_json(page: Page) -> None:
-    report = make_report([*samples.all_of_them(), samples.measure("planned", 9 * samples.MIB)])
+@pytest.fixture(scope="module")
+def page(report: Report) -> Page:
+    return Page(render_html(report))
+
+
+def test_every_number_in_the_page_is_in_the_json(report: Report, page: Page) -> None:
     known = numbers(json.loads(render_json(report)))
     assert len(page.numbers) > 100
     assert not [number for number in page.numbers if number not in known]

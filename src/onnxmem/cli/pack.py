@@ -1,0 +1,79 @@
+"""`onnxmem pack`: a package whose weights all processes share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxmem.cli import options
+from onnxmem.cli.console import print_json, print_text
+from onnxmem.cli.progress import byte_progress
+
+
+def pack(
+    model: Annotated[
+        Path | None,
+        typer.Argument(metavar="[MODEL]", help="An .onnx or .ort file; may be left out for --verify and --repack."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The package.", show_default=False)
+    ] = Path(),
+    mode: Annotated[
+        str,
+        typer.Option(
+            metavar="MODE", help="prepacked, external, mapped, ort, ort-mapped or ort-mapped-packed: how it is loaded."
+        ),
+    ] = "prepacked",
+    shape: options.Shapes = None,
+    dim: options.Dims = None,
+    inputs: Annotated[
+        Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Compare outputs on these arrays.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a package that is there already.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only read every byte of the package and compare with its hashes.")
+    ] = False,
+    repack: Annotated[
+        bool, typer.Option("--repack", help="Make the package again, in its mode, for this ONNX Runtime and CPU.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Pack a model: optimized, its weights ready to be mapped, its outputs compared with the original's."""
+    from onnxmem.errors import UsageError  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
+    from onnxmem.pack import pack as write  # noqa: PLC0415
+    from onnxmem.pack import repack as write_again  # noqa: PLC0415
+    from onnxmem.report.packages import package_document, package_text  # noqa: PLC0415
+    from onnxmem.runtime.package import open_package  # noqa: PLC0415
+    from onnxmem.runtime.package import verify as read_all  # noqa: PLC0415
+
+    if output == Path():
+        raise UsageError("say where the package is: -o FOLDER")
+    if model is None and not (verify or repack):
+        raise UsageError("say which model to pack", hint="onnxmem pack MODEL -o FOLDER")
+    feeds = {
+        "shapes": dict(parse_shape(text) for text in shape or []),
+        "dims": dict(parse_dim(text) for text in dim or []),
+        "inputs": inputs,
+    }
+    with byte_progress() as progress:
+        if verify:
+            total, done = open_package(output).size, 0
+
+            def read(count: int) -> None:
+                nonlocal done
+                done += count
+                progress("verifying", done, total)
+
+            package, what = read_all(output, read), "verified"
+        elif repack:
+            package, what = write_again(output, model, progress=progress, **feeds), "packed again"
+        else:
+            assert model is not None
+            package, what = write(model, output, mode, force=force, progress=progress, **feeds), "packed"
+    if json:
+        print_json(package_document(package))
+    else:
+        print_text(package_text(package, what))

@@ -1,0 +1,91 @@
+"""Writing folders so that a kill at any moment leaves the old one or the new one, never half of either."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from onnxmem.errors import UsageError
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path` that becomes `path` when the block ends well, and vanishes when it does not.
+
+    It is locked while the block runs. Those of earlier calls that were killed are not, and are removed first.
+    """
+    prefix = f".{path.name[:100]}.partial-"
+    _clear(path.parent, prefix)
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
+    lock = os.open(temporary, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not temporary.exists():
+            raise UsageError(f"another process is writing '{path}'", hint="try again when it is done")
+        yield temporary
+        # mkdtemp makes private folders; this one is for workers that may run as other users.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o777 & ~umask)
+        sync(temporary)
+        _put(temporary, path)
+        sync(path.parent)
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror or error}") from error
+    finally:
+        # After an exchange this is the old folder.
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(lock)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk: a rename must not get there before what it names."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _clear(parent: Path, prefix: str) -> None:
+    try:
+        found = [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]
+    except OSError as error:
+        raise UsageError(f"cannot write into '{parent}': {error.strerror}") from error
+    for entry in found:
+        with suppress(OSError):
+            lock = os.open(entry, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Give a finished folder its name, in one step where the system can."""
+    if not path.is_dir() or not any(path.iterdir()):
+        temporary.rename(path)
+        return
+    if sys.platform == "linux":
+        swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # since glibc 2.28
+        names = os.fsencode(temporary), os.fsencode(path)
+        if swap and swap(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+            return
+    # Some file systems cannot exchange names. Then there is a moment with no folder at all, but never half of one.
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=temporary.name[:-8]))
+    path.rename(aside)
+    temporary.rename(path)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,44 @@
+"""A package as JSON and as text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from onnxmem.report.layout import printable
+from onnxmem.runtime.package import Package
+from onnxmem.units import format_bytes
+
+
+def package_document(package: Package) -> dict[str, Any]:
+    """`onnxmem.package/1`: the manifest, and where it is."""
+    document: dict[str, Any] = json.loads(package.manifest.text())
+    return {**document, "folder": str(package.folder), "bytes": package.size}
+
+
+def package_text(package: Package, what: str) -> RenderableType:
+    """What `onnxmem pack` prints; `what` was done to it."""
+    made, weights = package.manifest, package.manifest.weights
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_row("mode", made.mode, package.mode.about)
+    table.add_row("files", format_bytes(package.size), ", ".join(file.name for file in made.files))
+    table.add_row("weights", format_bytes(weights.raw), "mapped: one copy for all processes")
+    if weights.packed:
+        table.add_row("packed", format_bytes(weights.packed), "mapped, and used in place of their unpacked forms")
+    if weights.inline:
+        table.add_row("in the graph", format_bytes(weights.inline), "small weights, a copy in each process")
+    table.add_row("for", "", f"ONNX Runtime {made.onnxruntime}, {made.cpu.machine} {' '.join(made.cpu.features[-4:])}")
+    shapes = ", ".join(f"{printable(n)} {'×'.join(map(str, i['shape']))}" for n, i in made.verified["inputs"].items())
+    table.add_row("outputs", "equal", f"bit for bit to {made.verified['reference']}, on {shapes or 'no inputs'}")
+    table.add_row("costs", "", package.mode.costs)
+    lines: list[RenderableType] = [Text.assemble((str(package.folder), "bold"), f"  {what}"), table]
+    lines += [Text(f"note: {note}", style="yellow") for note in made.notes]
+    lines.append(f'Load it: onnxmem.InferenceSession("{package.folder}")')
+    return Group(*lines)

@@ -1,0 +1,108 @@
+"""Where in its file is each weight, and each packed form of it? ONNX Runtime's own notes, read and rewritten.
+
+A packed form is noted beside its weight's offset and length: `prepacked_0` = `key|offset;length;checksum|…`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto
+
+from onnxmem.errors import ModelError, RuntimeUnsupported
+from onnxmem.files import replacing
+from onnxmem.model.load import all_tensors, external_location
+
+PREFIX = "prepacked_"
+# Kernels load packed weights with instructions that fault on anything less (64 bytes are one AVX-512 register).
+ALIGNMENT = 64
+# What begins with a page shares none with its neighbour, which may never be touched.
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Blob:
+    """One piece of a weights file."""
+
+    offset: int
+    length: int
+    packed: bool
+
+
+def blobs_of(tensor: TensorProto, folder: Path) -> Iterator[Blob]:
+    """The raw weight, and then its packed forms, in the order of the notes; they are checked to lie in the file."""
+    path, offset, length = external_location(tensor, folder)
+    size = path.stat().st_size
+    yield Blob(offset, size - offset if length is None else length, False)
+    for entry in tensor.external_data:
+        if not entry.key.startswith(PREFIX):
+            continue
+        for place in entry.value.split("|")[1:]:
+            try:
+                start, count = (int(number) for number in place.split(";")[:2])
+            except ValueError as error:
+                raise RuntimeUnsupported(
+                    "this ONNX Runtime notes packed weights in a way onnxmem cannot read"
+                ) from error
+            if start + count > size:
+                raise ModelError(
+                    f"'{path}' is truncated: a packed form of '{tensor.name}' ends at byte {start + count}"
+                )
+            yield Blob(start, count, True)
+
+
+def align(model: Path, weights: Path) -> bool:
+    """Move the blobs of a weights file to where kernels can read them; whether any had to be.
+
+    ONNX Runtime aligns raw weights, but puts packed ones right behind them wherever that is. At an odd place the
+    kernel that reads them crashes.
+    """
+    proto = onnx.load_model(model, load_external_data=False)
+    stored = [tensor for tensor in all_tensors(proto) if tensor.data_location == TensorProto.EXTERNAL]
+    blobs = list(dict.fromkeys(blob for tensor in stored for blob in blobs_of(tensor, model.parent)))
+    if all(blob.offset % ALIGNMENT == 0 for blob in blobs):
+        return False
+    with replacing(weights) as temporary:
+        moved = _copy(weights, temporary, blobs)
+    for tensor in stored:
+        _rewrite(tensor, moved)
+    with replacing(model) as temporary:
+        temporary.write_bytes(proto.SerializeToString())
+    return True
+
+
+def _copy(source: Path, target: Path, blobs: list[Blob]) -> dict[int, int]:
+    """Copy the blobs one after the other, aligned: the new offset by the old one."""
+    moved = {}
+    with source.open("rb") as old, target.open("wb") as new:
+        at = 0
+        for blob in sorted(blobs, key=lambda blob: (blob.offset, blob.length)):
+            step = _PAGE if blob.length >= _PAGE else ALIGNMENT
+            at = -(-at // step) * step
+            new.seek(at)
+            new.flush()
+            os.lseek(old.fileno(), blob.offset, os.SEEK_SET)
+            left = blob.length
+            while left:
+                sent = os.sendfile(new.fileno(), old.fileno(), None, left)
+                if not sent:
+                    raise ModelError(f"'{source}' is truncated")
+                left -= sent
+            moved[blob.offset] = at
+            at += blob.length
+        new.truncate(at)
+    return moved
+
+
+def _rewrite(tensor: TensorProto, moved: dict[int, int]) -> None:
+    for entry in tensor.external_data:
+        if entry.key == "offset":
+            entry.value = str(moved[int(entry.value)])
+        elif entry.key.startswith(PREFIX):
+            key, *places = entry.value.split("|")
+            fields = [place.split(";") for place in places]
+            entry.value = "|".join([key, *(";".join([str(moved[int(old)]), *rest]) for old, *rest in fields)])

@@ -1,0 +1,62 @@
+"""Converting: the same model in other files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from onnxmem import convert, zoo
+from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.model.load import external_location
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "lstm.onnx"
+    onnx.save(zoo.build("lstm", layers=1, features=8, hidden=32), path)
+    return path
+
+
+def outputs(path: Path) -> np.ndarray:
+    x = np.random.default_rng(0).random((2, 5, 8), dtype=np.float32)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"features": x})[0])
+
+
+def test_there_and_back(model: Path, tmp_path: Path) -> None:
+    files = convert(model, "external", tmp_path / "e.onnx")
+    assert [file.name for file in files] == ["e.onnx", "e.weights"]
+    proto = onnx.load(files[0], load_external_data=False)
+    places = [external_location(tensor, tmp_path) for tensor in proto.graph.initializer if tensor.external_data]
+    assert places and all(offset % 4096 == 0 for _, offset, _ in places)
+    convert(files[0], "onnx", tmp_path / "o.onnx")
+    convert(files[0], "ort", tmp_path / "o.ort")
+    assert onnx.load(tmp_path / "o.onnx") == onnx.load(model)
+    for path in (files[0], tmp_path / "o.onnx", tmp_path / "o.ort"):
+        assert np.array_equal(outputs(path), outputs(model))
+
+
+def test_replacing_leaves_no_old_weights(model: Path, tmp_path: Path) -> None:
+    convert(model, "external", tmp_path / "e.onnx")
+    with pytest.raises(UsageError, match="already"):
+        convert(model, "external", tmp_path / "e.onnx")
+    files = convert(model, "external", tmp_path / "e.onnx", force=True)
+    assert sorted(os.listdir(tmp_path)) == sorted(file.name for file in files)
+    assert np.array_equal(outputs(files[0]), outputs(model))
+
+
+def test_wrong_requests(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no form 'zip'"):
+        convert(model, "zip", tmp_path / "x.onnx")
+    with pytest.raises(UsageError, match=r"should end with \.ort"):
+        convert(model, "ort", tmp_path / "x.onnx")
+    with pytest.raises(UsageError, match="is the model itself"):
+        convert(model, "external", model, force=True)
+    convert(model, "ort", tmp_path / "x.ort")
+    with pytest.raises(OnnxmemError):
+        convert(tmp_path / "x.ort", "onnx", tmp_path / "y.onnx")
