@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxmem.report.layout import printable, shorten, shorten_path
-from onnxmem.report.report import Cell
+from onnxmem.report.report import NOT_KNOWN, Cell
 from onnxmem.units import format_bytes
 
 _NAME = 60
@@ -100,6 +100,6 @@ def format_percent(value: float) -> str:
 def _number(document: Document, key: str, unit: str, formatted: Any) -> Cell:
     value = number(document, key)
     if value is None:
-        why = (document.get("unknown") or {}).get(key, "")
-        return Cell(UNKNOWN, why=words(why) or "not known")
+        why = words((document.get("unknown") or {}).get(key, ""))
+        return Cell(UNKNOWN, why=why) if why else NOT_KNOWN
     return Cell(formatted(value), value, unit)

@@ -21,6 +21,9 @@ class Cell:
     """Why there is no number, where one was expected."""
 
 
+NOT_KNOWN = Cell("?", why="not known")
+
+
 @dataclass(frozen=True)
 class Fact:
     """One number that matters, with what it is and what to think of it."""
@@ -44,6 +47,12 @@ class Table:
         """Does this column hold numbers? They are aligned on the right."""
         cells = [row[column] for row in self.rows]
         return any(cell.value is not None or cell.why for cell in cells)
+
+    def without_empty_columns(self) -> Table:
+        """The same without columns in which nothing is known and nobody says why."""
+        kept = [k for k in range(len(self.columns)) if k == 0 or any(row[k] != NOT_KNOWN for row in self.rows)]
+        rows = tuple(tuple(row[k] for k in kept) for row in self.rows)
+        return Table(self.title, tuple(self.columns[k] for k in kept), rows, self.folded)
 
 
 @dataclass(frozen=True)

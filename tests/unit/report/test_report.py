@@ -156,6 +156,12 @@ def test_measurements_are_compared_and_conditions_told() -> None:
     assert len(make_report([samples.estimate("another.onnx"), samples.measure()]).sections) == 2
 
 
+def test_who_ended_early_has_not_won() -> None:
+    report = make_report([samples.measure(), samples.measure("planned", 1, kind="out of memory")])
+    assert "less" not in report.sections[0].summary
+    assert "out of memory" in render_text(report)
+
+
 def test_bad_news_comes_first() -> None:
     report = make_report([samples.measure(kind="out of memory"), samples.compare(same=False)])
     assert all(section.alarm for section in report.sections)

@@ -74,7 +74,9 @@ def _measured_row(name: str, document: Document) -> tuple[Cell, ...]:
 
 
 def _summary(names: Sequence[str], measured: Sequence[Document], expected: Sequence[Document]) -> str:
-    taken = [(value, n) for n, d in zip(names, measured, strict=True) if (value := number(d, "run_growth_bytes"))]
+    # One that ended early took little, and that is no merit.
+    ended = [(n, d) for n, d in zip(names, measured, strict=True) if d["verdict"]["kind"] == "ok"]
+    taken = [(value, name) for name, document in ended if (value := number(document, "run_growth_bytes"))]
     if len(taken) > 1 and min(taken)[0] < max(taken)[0]:
         (least, small), (most, large) = min(taken), max(taken)
         saved = format_percent(1 - least / most)

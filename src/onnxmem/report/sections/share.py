@@ -18,7 +18,7 @@ def section(document: Document) -> Section:
         _summary(document, best),
         facts=_facts(document, best),
         charts=_charts(groups, document),
-        tables=tuple(table for table in (_memory(groups), _speed(groups)) if table.rows),
+        tables=tuple(t.without_empty_columns() for t in (_memory(groups), _speed(groups)) if t.rows),
         notes=few(_notes(document)),
         alarm=best is None,
         source=document,
