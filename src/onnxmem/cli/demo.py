@@ -11,10 +11,10 @@ import typer
 from onnxmem.cli import options
 from onnxmem.cli.console import print_json, print_text, stage
 
-# What is done to the model after the estimate: a section of the report each.
-STAGES = (
-    ("measuring it in a fresh process", "onnxmem.measure.measure:measure"),
-    ("letting go of it, step by step", "onnxmem.measure.ladder:climb"),
+# What is done to the model after the estimate, with which settings: a section of the report each.
+STAGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("measuring it in a fresh process", "onnxmem.measure.measure:measure", {"mode": "stock"}),
+    ("letting go of it, step by step", "onnxmem.measure.ladder:climb", {"runs": 1}),
 )
 SHAPE = (1, 3, 512, 512)
 
@@ -67,16 +67,17 @@ def demo(
 def _observe(path: Path) -> list[Any]:
     """The results of all stages; where the system cannot do one, it says so and the others are done."""
     import importlib  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
 
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
     from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
 
-    scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=2), []
-    for what, where in STAGES:
+    scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=3), []
+    for what, where, settings in STAGES:
         module, name = where.split(":")
         try:
             with stage(what):
-                results.append(getattr(importlib.import_module(module), name)(scenario))
+                results.append(getattr(importlib.import_module(module), name)(replace(scenario, **settings)))
         except RuntimeUnsupported as error:
             print(f"onnxmem: not {what}: {error}", file=sys.stderr)  # noqa: T201
     return results

@@ -147,7 +147,11 @@ def test_a_saved_report_is_read_again(tmp_path: Path) -> None:
 def test_measurements_are_compared_and_conditions_told() -> None:
     other = samples.measure("planned", 10 * samples.MIB)
     report = make_report([samples.measure(), other])
-    assert report.sections[0].summary == "Running took 10.0 MiB as planned and 40.0 MiB as stock: 75.0 % less."
+    assert report.sections[0].summary == (
+        "At most 70.0 MiB as planned and 100.0 MiB as stock were resident (peak RSS): 30.0 % less."
+    )
+    near = make_report([samples.measure(), samples.measure("tuned", 39 * samples.MIB)]).sections[0]
+    assert "about the same" in near.summary and any("--repeat" in note for note in near.notes)
     assert "The outputs are equal, bit for bit." in report.sections[0].notes
     elsewhere = {**other, "environment": {**samples.ENVIRONMENT, "cpu": "another"}}
     notes = make_report([samples.measure(), elsewhere]).sections[0].notes

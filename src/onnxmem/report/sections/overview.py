@@ -10,6 +10,8 @@ from onnxmem.report.sections.measure import label, peak
 from onnxmem.units import format_bytes
 
 _NONE = Cell("–")
+_NOISE = 0.95
+"""Nearer to each other than this, nobody is named the smaller."""
 
 
 def overview(documents: Sequence[Document]) -> Section | None:
@@ -75,15 +77,17 @@ def _measured_row(name: str, document: Document) -> tuple[Cell, ...]:
 
 def _summary(names: Sequence[str], measured: Sequence[Document], expected: Sequence[Document]) -> str:
     # One that ended early took little, and that is no merit.
-    ended = [(n, d) for n, d in zip(names, measured, strict=True) if d["verdict"]["kind"] == "ok"]
-    taken = [(value, name) for name, document in ended if (value := number(document, "run_growth_bytes"))]
-    if len(taken) > 1 and min(taken)[0] < max(taken)[0]:
-        (least, small), (most, large) = min(taken), max(taken)
-        saved = format_percent(1 - least / most)
-        return f"Running took {format_bytes(least)} as {small} and {format_bytes(most)} as {large}: {saved} less."
-    if taken and expected:
-        (took, name), plan = taken[0], known(expected[0], "run_growth_bytes")
-        return f"Running took {format_bytes(took)} as {name}; with the best plan its activations need {plan}."
+    ended = [(name, d) for name, d in zip(names, measured, strict=True) if d["verdict"]["kind"] == "ok"]
+    peaks = [(value, name) for name, d in ended if (value := number(peak(d), "peak_rss_bytes"))]
+    if len(peaks) > 1:
+        (least, small), (most, large) = min(peaks), max(peaks)
+        both = f"{format_bytes(least)} as {small} and {format_bytes(most)} as {large}"
+        if least > most * _NOISE:
+            return f"At most about the same was resident: {both}."
+        return f"At most {both} were resident (peak RSS): {format_percent(1 - least / most)} less."
+    if ended and expected and (took := number(ended[0][1], "run_growth_bytes")) is not None:
+        plan = known(expected[0], "run_growth_bytes")
+        return f"Running took {format_bytes(took)} as {ended[0][0]}; with the best plan its activations need {plan}."
     return f"{len(measured) + len(expected)} results side by side."
 
 
@@ -91,6 +95,8 @@ def _notes(documents: Sequence[Document], *, estimated: bool) -> tuple[str, ...]
     notes = ["Measured: the growth of resident memory, peak RSS − RSS before."]
     if estimated:
         notes.append("Estimated: weights, and the arena of the best plan; scratch memory of operators is not in it.")
+    if len(documents) > 1 and any(len(document.get("repeats") or ()) < 2 for document in documents):
+        notes.append("Not all were repeated: small differences may be noise. Measure with --repeat to see the spread.")
     environments = [document.get("environment") or {} for document in documents]
     different = [key for key in environments[0] if any(e.get(key) != environments[0][key] for e in environments[1:])]
     if different:
