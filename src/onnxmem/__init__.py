@@ -38,14 +38,17 @@ if TYPE_CHECKING:
     from onnxmem.report.build import make_report
     from onnxmem.report.report import Report
     from onnxmem.report.save import save_report
+    from onnxmem.runtime.arena import Arena
     from onnxmem.runtime.isolated import IsolatedSession
     from onnxmem.runtime.package import Package, verify
+    from onnxmem.runtime.planned import PlannedSession
     from onnxmem.runtime.session import InferenceSession
     from onnxmem.share import Sharing, share
     from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
 _HOME = {
+    "Arena": "runtime.arena",
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
@@ -58,6 +61,7 @@ _HOME = {
     "Package": "runtime.package",
     "Plan": "plan.plan",
     "PlanError": "errors",
+    "PlannedSession": "runtime.planned",
     "Problem": "plan.problem",
     "Question": "estimate",
     "Report": "report.report",
@@ -91,6 +95,7 @@ _HOME = {
 
 __all__ = [
     "STRATEGIES",
+    "Arena",
     "BudgetExceeded",
     "Buffer",
     "Estimate",
@@ -103,6 +108,7 @@ __all__ = [
     "Package",
     "Plan",
     "PlanError",
+    "PlannedSession",
     "Problem",
     "Question",
     "Report",

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import convert, demo, estimate, measure, pack, plan, release, report, share
+from onnxmem.cli import convert, demo, estimate, measure, pack, plan, release, report, share, trace
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ for verb in (
     release.release,
     report.report,
     share.share,
+    trace.trace,
 ):
     app.command()(verb)
 

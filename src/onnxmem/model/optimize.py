@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.model.dtypes import tensor_bytes
@@ -31,6 +31,9 @@ _LARGEST_KEPT_INTEGERS = 4 * 1024 * 1024
 _ORT_FORMAT_LIMIT = 2**31 - 2**24
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 _ZEROS = "zeros.bin"
+_MARK = "onnxmem.mark"
+# ONNX Runtime infers no shapes for functions over older operator sets, and refuses them.
+_FIRST_WITH_FUNCTIONS = 9
 
 
 def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
@@ -40,7 +43,7 @@ def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tu
     """
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         source, target = Path(temporary, "skeleton.onnx"), Path(temporary, "optimized.onnx")
-        write_skeleton(model, folder, source, fixed)
+        write_skeleton(model, folder, source, fixed, marked=True)
         _run_optimizer(source, target, level)
         return onnx.load_model(target, load_external_data=False)
 
@@ -109,8 +112,13 @@ def _run_optimizer(source: Path, target: Path, level: str, *, ort_format: bool =
             ) from error
 
 
-def write_skeleton(model: ModelProto, folder: Path, path: Path, fixed: Mapping[str, tuple[int, ...]]) -> None:
-    """Write `model` with its large weights as zeros, and with `fixed` input shapes in it."""
+def write_skeleton(
+    model: ModelProto, folder: Path, path: Path, fixed: Mapping[str, tuple[int, ...]], *, marked: bool = False
+) -> None:
+    """Write `model` with its large weights as zeros, and with `fixed` input shapes in it.
+
+    With `marked`, ONNX Runtime will always write down what it knows of shapes.
+    """
     skeleton, largest = ModelProto(), 0
     skeleton.CopyFrom(_without_tensors(model))
     stored = list(model.graph.initializer)
@@ -135,9 +143,27 @@ def write_skeleton(model: ModelProto, folder: Path, path: Path, fixed: Mapping[s
     for value in skeleton.graph.input:
         for dim, number in zip(value.type.tensor_type.shape.dim, fixed.get(value.name, ()), strict=False):
             dim.dim_value = number
+    if marked:
+        _mark(skeleton)
     path.write_bytes(skeleton.SerializeToString())
     with path.with_name(_ZEROS).open("wb") as zeros:
         zeros.truncate(largest)
+
+
+def _mark(skeleton: ModelProto) -> None:
+    """Add something that ONNX Runtime is sure to remove: a graph it did not change it writes back as it was given.
+
+    A call of a local function is replaced by the function's body at every level; this body is a constant nobody reads.
+    """
+    opset = next((entry.version for entry in skeleton.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    if opset < _FIRST_WITH_FUNCTIONS:
+        return
+    body = helper.make_node("Constant", [], ["mark"], value=helper.make_tensor("", TensorProto.INT64, [], [0]))
+    skeleton.functions.append(
+        helper.make_function(_MARK, "Mark", [], ["mark"], [body], [helper.make_opsetid("", opset)])
+    )
+    skeleton.opset_import.append(helper.make_opsetid(_MARK, 1))
+    skeleton.graph.node.append(helper.make_node("Mark", [], [_MARK], domain=_MARK))
 
 
 def _shrink(target: TensorProto, tensor: TensorProto, folder: Path) -> int:

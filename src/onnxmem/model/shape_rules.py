@@ -1,4 +1,4 @@
-"""Output shapes where ONNX's own schemas stop: arithmetic on named dimensions, and ONNX Runtime's extra operators.
+"""Output shapes where ONNX's own schemas stop: arithmetic on named dimensions.
 
 Each rule gives the shapes of a node's outputs; a dimension it cannot tell is None. `shapes.py` asks ONNX first and
 takes from here only what is still missing.
@@ -63,9 +63,9 @@ class Call:
 Rule: TypeAlias = Callable[[Call], Sequence[Shape]]
 
 
-def infer(call: Call, domain: str) -> Sequence[Shape] | None:
+def infer(call: Call, rules: Mapping[str, Rule]) -> Sequence[Shape] | None:
     """The shapes of a node's outputs as far as they follow from its inputs, or None."""
-    rule = _RULES.get(call.op_type) if domain == "" else _CONTRIB_RULES.get(call.op_type)
+    rule = rules.get(call.op_type)
     if rule is None:
         return None
     try:
@@ -102,7 +102,7 @@ def _elementwise(call: Call) -> Sequence[Shape]:
     return [broadcast(*(call.shape(i) for i in range(len(call.shapes))))]
 
 
-def _same(call: Call) -> Sequence[Shape]:
+def same(call: Call) -> Sequence[Shape]:
     return [call.shape(0)] * call.outputs
 
 
@@ -128,20 +128,21 @@ def _window(call: Call, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[D
             before = floor_div(padding + (auto_pad == "SAME_LOWER"), 2)
         room = extent + padding - reach
         if attributes.get("ceil_mode", 0):
-            # A last window that would begin in the padding behind is dropped.
-            result.append(minimum(ceil_div(room, stride) + 1, ceil_div(extent + before, stride)))
+            # A last window that would begin in the padding behind is dropped: of ceil((room + stride) / stride) and
+            # ceil((extent + before) / stride), the smaller.
+            result.append(ceil_div(extent + before + minimum(room + stride - extent - before, 0), stride))
         else:
             result.append(floor_div(room, stride) + 1)
     return result
 
 
-def _conv(call: Call) -> Sequence[Shape]:
+def conv(call: Call) -> Sequence[Shape]:
     data, weight = call.shape(0), call.shape(1)
     kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
     return [(data[0], weight[0], *_window(call, data[2:], kernel))]
 
 
-def _qlinear_conv(call: Call) -> Sequence[Shape]:
+def qlinear_conv(call: Call) -> Sequence[Shape]:
     data, weight = call.shape(0), call.shape(3)
     kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
     if call.attributes.get("channels_last"):
@@ -149,17 +150,12 @@ def _qlinear_conv(call: Call) -> Sequence[Shape]:
     return [(data[0], weight[0], *_window(call, data[2:], kernel))]
 
 
-def _pool(call: Call) -> Sequence[Shape]:
+def pool(call: Call) -> Sequence[Shape]:
     data = call.shape(0)
     kernel = call.attributes["kernel_shape"]
     if call.attributes.get("channels_last"):
         return [(data[0], *_window(call, data[1:-1], kernel), data[-1])]
     return [(*data[:2], *_window(call, data[2:], kernel))] * call.outputs
-
-
-def _global_pool(call: Call) -> Sequence[Shape]:
-    data = call.shape(0)
-    return [(*data[:2], *[1] * (len(data) - 2))]
 
 
 def _conv_transpose(call: Call) -> Sequence[Shape]:
@@ -352,28 +348,8 @@ def matmul(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return (*batch, *(left[-2:-1] if len(left) > 1 else ()), *(right[-1:] if len(right) > 1 else ()))
 
 
-def _matmul(call: Call) -> Sequence[Shape]:
+def matmul_rule(call: Call) -> Sequence[Shape]:
     return [matmul(call.shape(0), call.shape(1))]
-
-
-def _fused_matmul(call: Call) -> Sequence[Shape]:
-    left, right = call.shape(0), call.shape(1)
-    if call.attributes.get("transBatchA") or call.attributes.get("transBatchB"):
-        raise Undecided
-    if call.attributes.get("transA"):
-        left = (*left[:-2], left[-1], left[-2])
-    if call.attributes.get("transB"):
-        right = (*right[:-2], right[-1], right[-2])
-    return [matmul(left, right)]
-
-
-def _fused_gemm(call: Call) -> Sequence[Shape]:
-    left, right = call.shape(0), call.shape(3 if call.op_type == "QGemm" else 1)
-    return [(left[1 if call.attributes.get("transA") else 0], right[0 if call.attributes.get("transB") else 1])]
-
-
-def _matmul_nbits(call: Call) -> Sequence[Shape]:
-    return [(*call.shape(0)[:-1], call.attributes["N"])]
 
 
 def _layer_norm(call: Call) -> Sequence[Shape]:
@@ -383,80 +359,20 @@ def _layer_norm(call: Call) -> Sequence[Shape]:
     return [data, statistics, statistics][: call.outputs]
 
 
-def _skip_layer_norm(call: Call) -> Sequence[Shape]:
-    data = call.shape(0)
-    statistics = (*data[:-1], 1)
-    return [data, statistics, statistics, data][: call.outputs]
-
-
-def _attention(call: Call) -> Sequence[Shape]:
-    batch, sequence = call.shape(0)[:2]
-    sizes = call.attributes.get("qkv_hidden_sizes")
-    hidden = sizes[2] if sizes else floor_div(call.shape(1)[1], 3)
-    return [(batch, sequence, hidden), *[None] * (call.outputs - 1)]
-
-
-def _multi_head_attention(call: Call) -> Sequence[Shape]:
-    query = call.shape(0)
-    if len(query) != 3:
-        raise Undecided
-    value = call.shape(2) if call.has(2) else query
-    return [(*query[:2], value[2] if len(value) == 3 else query[2]), *[None] * (call.outputs - 1)]
-
-
-def _embed_layer_norm(call: Call) -> Sequence[Shape]:
-    ids, hidden = call.shape(0), call.shape(2)[1]
-    return [(*ids, hidden), (ids[0],), (*ids, hidden)][: call.outputs]
-
-
-def _quantized_lstm(call: Call) -> Sequence[Shape]:
-    steps, batch = call.shape(0)[:2]
-    hidden, directions = call.attributes["hidden_size"], call.shape(1)[0]
-    state = (directions, batch, hidden)
-    return [(steps, directions, batch, hidden), state, state][: call.outputs]
-
-
-def _qlinear_elementwise(call: Call) -> Sequence[Shape]:
-    return [broadcast(call.shape(0), call.shape(3))]
-
-
-def _qlinear_concat(call: Call) -> Sequence[Shape]:
-    parts = [call.shape(i) for i in range(2, len(call.shapes), 3)]
-    axis = call.attributes["axis"] % len(parts[0])
-    return [(*parts[0][:axis], total(part[axis] for part in parts), *parts[0][axis + 1 :])]
-
-
-def _reorder_input(call: Call) -> Sequence[Shape]:
-    # ONNX Runtime reorders only whole blocks of channels, so their number does not change.
-    data = call.shape(0)
-    return [(data[0], data[-1], *data[1:-1]) if call.attributes.get("channels_last") else data]
-
-
-def _reorder_output(call: Call) -> Sequence[Shape]:
-    data, channels = call.shape(0), call.attributes["channels"]
-    if call.attributes.get("channels_last"):
-        return [(data[0], *data[2:], channels)]
-    return [(data[0], channels, *data[2:])]
-
-
-def _nchwc_upsample(call: Call) -> Sequence[Shape]:
-    return [tuple(dim * times for dim, times in zip(call.shape(0), call.attributes["scales"], strict=True))]
-
-
 _BROADCASTING = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Max", "Min", "Mean", "Sum", "And", "Or", "Xor"),
     *("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Where", "BitwiseAnd", "BitwiseOr"),
     *("BitwiseXor", "BitShift"),
 )
 
-_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     **dict.fromkeys(_BROADCASTING, _elementwise),
-    "Conv": _conv,
-    "ConvInteger": _conv,
-    "QLinearConv": _qlinear_conv,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-    "LpPool": _pool,
+    "Conv": conv,
+    "ConvInteger": conv,
+    "QLinearConv": qlinear_conv,
+    "MaxPool": pool,
+    "AveragePool": pool,
+    "LpPool": pool,
     "ConvTranspose": _conv_transpose,
     "Concat": _concat,
     "Reshape": _reshape,
@@ -474,33 +390,9 @@ _RULES: dict[str, Rule] = {
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
     "STFT": _stft,
-    "MatMul": _matmul,
-    "Dropout": _same,
+    "MatMul": matmul_rule,
+    "Dropout": same,
     # ONNX Runtime puts these into graphs whose opset does not have them.
     "LayerNormalization": _layer_norm,
     "SimplifiedLayerNormalization": _layer_norm,
-}
-
-_CONTRIB_RULES: dict[str, Rule] = {
-    **dict.fromkeys(["Gelu", "FastGelu", "BiasGelu", "QuickGelu", "RotaryEmbedding"], _same),
-    **dict.fromkeys(["QLinearSigmoid", "QLinearLeakyRelu"], _same),
-    **dict.fromkeys(["QLinearSoftmax", "QuantizeLinear", "DequantizeLinear", "BiasAdd", "BiasSoftmax"], _same),
-    **dict.fromkeys(["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"], _skip_layer_norm),
-    **dict.fromkeys(["QLinearAdd", "QLinearMul"], _qlinear_elementwise),
-    **dict.fromkeys(["FusedGemm", "QGemm"], _fused_gemm),
-    **dict.fromkeys(["DynamicQuantizeMatMul", "MatMulInteger16", "MatMulIntegerToFloat"], _matmul),
-    **dict.fromkeys(["MaxPool", "AveragePool", "NhwcMaxPool", "QLinearAveragePool"], _pool),
-    **dict.fromkeys(["GlobalMaxPool", "GlobalAveragePool", "QLinearGlobalAveragePool"], _global_pool),
-    **dict.fromkeys(["Conv", "FusedConv"], _conv),
-    "QLinearConv": _qlinear_conv,
-    "QLinearConcat": _qlinear_concat,
-    "FusedMatMul": _fused_matmul,
-    "MatMulNBits": _matmul_nbits,
-    "Attention": _attention,
-    "MultiHeadAttention": _multi_head_attention,
-    "EmbedLayerNormalization": _embed_layer_norm,
-    "DynamicQuantizeLSTM": _quantized_lstm,
-    "ReorderInput": _reorder_input,
-    "ReorderOutput": _reorder_output,
-    "Upsample": _nchwc_upsample,
 }

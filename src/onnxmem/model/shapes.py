@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -34,8 +33,11 @@ from onnx import (
 
 from onnxmem.errors import ModelError
 from onnxmem.model import shape_rules, values
+from onnxmem.model.contrib_rules import CONTRIB_RULES
 from onnxmem.model.dims import Dim, Expr, symbol
 from onnxmem.model.load import node_reads, subgraphs_of
+from onnxmem.model.shape_rules import RULES
+from onnxmem.model.tensor_types import Partial, Scope, TensorType, either, partial_of
 from onnxmem.model.values import LARGEST_VALUE, Value
 from onnxmem.model.weights import constant_value, is_constant
 
@@ -50,45 +52,14 @@ _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorPro
 _LARGEST_INPUT_DATA = 1024
 
 
-@dataclass(frozen=True)
-class TensorType:
-    """Element type and shape; a shape of None, or a dimension named `?…`, is not known."""
-
-    elem_type: int
-    shape: tuple[Dim, ...] | None
-    reason: str = ""
-    """Why the shape is None."""
-
-
-@dataclass
-class Scope:
-    """What is known of the names of one graph; lookups go on in the graph around it."""
-
-    outer: Scope | None = None
-    types: dict[str, TensorType] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    children: dict[tuple[int, int], Scope] = field(default_factory=dict)
-    """Scopes of subgraphs, by (node, graph within the node)."""
-
-    def type_of(self, name: str) -> TensorType | None:
-        found = self.types.get(name)
-        return found or (self.outer.type_of(name) if self.outer else None)
-
-    def value_of(self, name: str) -> Value | None:
-        # A name of this graph hides the same name outside, known value or not.
-        if name in self.types or self.outer is None:
-            return self.values.get(name)
-        return self.outer.value_of(name)
-
-
 def infer_shapes(
-    model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, known: Mapping[str, Dim], time_limit: float
+    model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, names: Mapping[str, Dim], time_limit: float
 ) -> tuple[Scope, dict[str, str]]:
     """Types of all names, and the reasons behind dimensions named `?…`.
 
-    `inputs` are the graph inputs' shapes; `known` says what the names of their dimensions stand for.
+    `inputs` are the graph inputs' shapes; `names` what the dimension names stand for that mean something outside.
     """
-    inference = _Inference(model, known, time.monotonic() + time_limit, time_limit)
+    inference = _Inference(model, names, time.monotonic() + time_limit, time_limit)
     scope = Scope()
     for value in model.graph.input:
         declared = inference.from_proto(value.type)
@@ -104,11 +75,11 @@ def infer_shapes(
 class _Inference:
     """One run over a model."""
 
-    def __init__(self, model: ModelProto, known: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
+    def __init__(self, model: ModelProto, names: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.opset_protos = list(model.opset_import)
         self.ir_version = model.ir_version
-        self.known = known
+        self.names = names
         self.deadline = deadline
         self.time_limit = time_limit
         self.reasons: dict[str, str] = {}
@@ -162,7 +133,7 @@ class _Inference:
         if not proto.tensor_type.HasField("shape"):
             return None
         return [
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self.known.get(dim.dim_param)
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self.names.get(dim.dim_param)
             for dim in proto.tensor_type.shape.dim
         ]
 
@@ -212,10 +183,10 @@ class _Inference:
                 scope.types[name] = self._complete(node, found, position, declared.get(name))
 
     def _complete(
-        self, node: NodeProto, found: Sequence[_Partial], position: int, declared: TypeProto | None
+        self, node: NodeProto, found: Sequence[Partial], position: int, declared: TypeProto | None
     ) -> TensorType:
         """What was inferred, gaps filled from what the file declares, and the rest marked unknown."""
-        partial = found[position] if position < len(found) else _Partial(0, None)
+        partial = found[position] if position < len(found) else Partial(0, None)
         if declared is not None and declared.WhichOneof("value") == "tensor_type":
             partial = partial.filled(self._declared_dims(declared), declared.tensor_type.elem_type)
         elif declared is not None and declared.WhichOneof("value") and partial.shape is None:
@@ -229,7 +200,7 @@ class _Inference:
 
     # Operators
 
-    def _infer_operator(self, node: NodeProto, attributes: Mapping[str, Any], scope: Scope) -> list[_Partial]:
+    def _infer_operator(self, node: NodeProto, attributes: Mapping[str, Any], scope: Scope) -> list[Partial]:
         types = [scope.type_of(name) if name else None for name in node.input]
         inputs = [scope.value_of(name) if name else None for name in node.input]
         shapes = [kind.shape if kind else None for kind in types]
@@ -243,20 +214,20 @@ class _Inference:
         found = self._ask_onnx(node, domain, opset, scope)
         told = found
         if domain == "" and node.op_type in _WRONG_IN_ONNX:
-            found = [_Partial(partial.elem_type, None, partial.reason) for partial in found]
+            found = [Partial(partial.elem_type, None, partial.reason) for partial in found]
         if len(found) < len(node.output) or any(not partial.complete for partial in found):
             call = shape_rules.Call(node.op_type, attributes, shapes, inputs, len(node.output), opset)
-            ruled = shape_rules.infer(call, domain)
+            ruled = shape_rules.infer(call, RULES if domain == "" else CONTRIB_RULES)
             elem_type = types[0].elem_type if types and types[0] else 0
-            found += [_Partial(0, None)] * (len(node.output) - len(found))
+            found += [Partial(0, None)] * (len(node.output) - len(found))
             if ruled:
                 missing = _output_type(node, elem_type)
                 found = [p.filled(ruled[k] if k < len(ruled) else None, missing) for k, p in enumerate(found)]
         if node.op_type != "STFT":
-            found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, told, fillvalue=_Partial(0, None))]
+            found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, told, fillvalue=Partial(0, None))]
         return found
 
-    def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[_Partial]:
+    def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[Partial]:
         key = (domain, node.op_type)
         if key not in self.schemas:
             try:
@@ -278,26 +249,26 @@ class _Inference:
                 schema, node, types, data, opset_imports=self.opset_protos, ir_version=self.ir_version
             )
         except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
-            return [_Partial(0, None, _one_line(error))] * len(node.output)
-        return [self._partial(outputs[name]) if name in outputs else _Partial(0, None) for name in node.output]
+            return [Partial(0, None, _one_line(error))] * len(node.output)
+        return [self._partial(outputs[name]) if name in outputs else Partial(0, None) for name in node.output]
 
-    def _partial(self, proto: TypeProto) -> _Partial:
+    def _partial(self, proto: TypeProto) -> Partial:
         if proto.WhichOneof("value") != "tensor_type":
             declared = self.from_proto(proto)
-            return _Partial(0, None, declared.reason)
+            return Partial(0, None, declared.reason)
         if not proto.tensor_type.HasField("shape"):
-            return _Partial(proto.tensor_type.elem_type, None)
+            return Partial(proto.tensor_type.elem_type, None)
         dims = [
             dim.dim_value if dim.HasField("dim_value") else self.dim_of.get(dim.dim_param)
             for dim in proto.tensor_type.shape.dim
         ]
-        return _Partial(proto.tensor_type.elem_type, tuple(dims))
+        return Partial(proto.tensor_type.elem_type, tuple(dims))
 
     # If, Loop, Scan
 
     def _infer_control_flow(
         self, node: NodeProto, index: int, attributes: Mapping[str, Any], scope: Scope
-    ) -> list[_Partial]:
+    ) -> list[Partial]:
         graphs = list(subgraphs_of(node))
         if node.op_type == "If":
             branches = [self._branch(graph, scope, {}) for graph in graphs]
@@ -306,7 +277,7 @@ class _Inference:
                 [branch.type_of(value.name) for value in graph.output]
                 for graph, branch in zip(graphs, branches, strict=True)
             ]
-            return [_either(pair, "the branches of If differ") for pair in zip(*results, strict=False)]
+            return [either(pair, "the branches of If differ") for pair in zip(*results, strict=False)]
         run = self._loop if node.op_type == "Loop" else self._scan
         body, found = run(node, graphs[0], attributes, scope)
         scope.children[index, 0] = body
@@ -321,7 +292,7 @@ class _Inference:
 
     def _loop(
         self, node: NodeProto, body: GraphProto, _: Mapping[str, Any], scope: Scope
-    ) -> tuple[Scope, list[_Partial]]:
+    ) -> tuple[Scope, list[Partial]]:
         carried = [scope.type_of(name) for name in node.input[2:]]
         count = len(carried)
         inputs = {body.input[0].name: TensorType(TensorProto.INT64, ()), body.input[1].name: TensorType(9, ())}
@@ -350,20 +321,20 @@ class _Inference:
         reason = "the number of iterations is not known"
         # It may not run at all, and then hands on what it was given.
         found = [
-            _either([before, after], _CHANGES) if before is not None else _partial_of(after)
+            either([before, after], _CHANGES) if before is not None else partial_of(after)
             for before, after in zip(carried, outputs[:count], strict=False)
         ]
         found += [
-            _Partial(kind.elem_type, None if kind.shape is None else (length, *kind.shape), reason)
+            Partial(kind.elem_type, None if kind.shape is None else (length, *kind.shape), reason)
             if kind
-            else _Partial(0, None, reason)
+            else Partial(0, None, reason)
             for kind in outputs[count:]
         ]
         return inner, found
 
     def _scan(
         self, node: NodeProto, body: GraphProto, attributes: Mapping[str, Any], scope: Scope
-    ) -> tuple[Scope, list[_Partial]]:
+    ) -> tuple[Scope, list[Partial]]:
         scanned = attributes["num_scan_inputs"]
         states = len(node.input) - scanned
         axes = attributes.get("scan_input_axes") or [0] * scanned
@@ -379,13 +350,13 @@ class _Inference:
         inner = self._branch(body, scope, inputs)
         outputs = [inner.type_of(value.name) for value in body.output]
         out_axes = attributes.get("scan_output_axes") or [0] * (len(outputs) - states)
-        found = [_partial_of(kind) for kind in outputs[:states]]
+        found = [partial_of(kind) for kind in outputs[:states]]
         for kind, axis in zip(outputs[states:], out_axes, strict=False):
             if kind is None or kind.shape is None:
-                found.append(_Partial(kind.elem_type if kind else 0, None))
+                found.append(Partial(kind.elem_type if kind else 0, None))
             else:
                 at = axis % (len(kind.shape) + 1)
-                found.append(_Partial(kind.elem_type, (*kind.shape[:at], length, *kind.shape[at:])))
+                found.append(Partial(kind.elem_type, (*kind.shape[:at], length, *kind.shape[at:])))
         return inner, found
 
     def _widened(self, before: TensorType, after: TensorType) -> TensorType:
@@ -407,44 +378,6 @@ _CHANGES = "it changes from one iteration to the next"
 
 def _is_open(dim: Dim) -> bool:
     return isinstance(dim, Expr) and str(dim).startswith("?") and dim == symbol(str(dim))
-
-
-@dataclass(frozen=True)
-class _Partial:
-    """A shape with gaps."""
-
-    elem_type: int
-    shape: tuple[Dim | None, ...] | None
-    reason: str = ""
-
-    @property
-    def complete(self) -> bool:
-        return self.shape is not None and None not in self.shape
-
-    def filled(self, other: Sequence[Dim | None] | None, elem_type: int) -> _Partial:
-        """This, with its gaps filled from `other` where the ranks agree."""
-        shape = self.shape
-        if shape is None and other is not None:
-            shape = tuple(other)
-        elif shape is not None and other is not None and len(other) == len(shape):
-            shape = tuple(b if a is None else a for a, b in zip(shape, other, strict=True))
-        return _Partial(self.elem_type or elem_type, shape, self.reason)
-
-
-def _partial_of(kind: TensorType | None) -> _Partial:
-    return _Partial(kind.elem_type, kind.shape, kind.reason) if kind else _Partial(0, None)
-
-
-def _either(kinds: Sequence[TensorType | None], reason: str) -> _Partial:
-    """What two possible shapes have in common."""
-    known = [kind for kind in kinds if kind is not None]
-    if not known or any(kind.shape is None for kind in known):
-        return _Partial(known[0].elem_type if known else 0, None, reason)
-    shapes = [kind.shape or () for kind in known]
-    if len({len(shape) for shape in shapes}) > 1:
-        return _Partial(known[0].elem_type, None, reason)
-    dims = tuple(column[0] if len(set(column)) == 1 else None for column in zip(*shapes, strict=True))
-    return _Partial(known[0].elem_type, dims, reason)
 
 
 def topological(graph: GraphProto) -> Iterable[int]:

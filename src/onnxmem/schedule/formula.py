@@ -163,7 +163,8 @@ def _in_original(dim: Dim, multiples: Mapping[str, int]) -> str:
     terms = []
     for monomial, coefficient in dim.terms:
         if any(not isinstance(atom, Symbol) for atom, _ in monomial):
-            return str(substitute(dim, {}))  # floors are left: the short form is the general one
+            # Floors are left, which take no fractions; but H//32 is exact where H is a multiple of 32.
+            return str(substitute(dim, {name: symbol(name) // m for name, m in multiples.items()}))
         scale = 1
         for atom, power in monomial:
             if isinstance(atom, Symbol):

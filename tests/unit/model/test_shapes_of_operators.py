@@ -259,7 +259,7 @@ def test_split_into_equal_parts(parts: int, axis: int, height: int, width: int) 
 
 
 @given(st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4, 6, 12]), min_size=1, max_size=5), st.booleans(), extent)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_reshape(target: list[int], allow_zero: bool, height: int) -> None:
     model = model_of([node("Reshape", ["x", "s"], allowzero=int(allow_zero))], IMAGE, ["y"], {"s": ints(*target)})
     dims = {"N": 1, "C": 4, "H": height, "W": 3}

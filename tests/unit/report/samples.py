@@ -133,6 +133,13 @@ def compare(name: str = "model.onnx", same: bool = True) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def trace(name: str = "model.onnx") -> dict[str, Any]:
+    """A trace of a few buffers."""
+    return {"schema": "onnxmem.trace/1", "model": name, "inputs": {name: [1, 3]}, "buffers": 5, "steps": 9,
+            "outputs": 1, "output_bytes": MIB, "total_bytes": 9 * MIB, "lower_bound_bytes": 4 * MIB}  # fmt: skip
+
+
 def all_of_them(name: str = "model.onnx") -> list[dict[str, Any]]:
     """One of each schema."""
-    return [estimate(name), plan(names=(name,)), measure(name=name), release(name), share(name), compare(name)]
+    first = [estimate(name), plan(names=(name,)), trace(name), measure(name=name)]
+    return [*first, release(name), share(name), compare(name)]
