@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 PIP    := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
-SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.cpp' -o -name '*.hpp')
+SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.cpp' -o -name '*.hpp' -o -path '*/page/*')
 
 .PHONY: demo test check help clean
 .DEFAULT_GOAL := help

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.report.build import make_report
+    from onnxmem.report.report import Report
+    from onnxmem.report.save import save_report
     from onnxmem.runtime.arena import Arena
     from onnxmem.runtime.isolated import IsolatedSession
     from onnxmem.runtime.package import Package, verify
@@ -61,6 +64,7 @@ _HOME = {
     "PlannedSession": "runtime.planned",
     "Problem": "plan.problem",
     "Question": "estimate",
+    "Report": "report.report",
     "RuntimeUnsupported": "errors",
     "STRATEGIES": "plan.strategies",
     "SessionClosed": "errors",
@@ -72,12 +76,14 @@ _HOME = {
     "convert": "convert",
     "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
+    "make_report": "report.build",
     "measure": "measure.measure",
     "pack": "pack",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
     "release": "measure.release",
     "repack": "pack",
+    "save_report": "report.save",
     "share": "share",
     "solve": "plan.strategies",
     "track_onnx_runtime_memory_release": "track",
@@ -105,6 +111,7 @@ __all__ = [
     "PlannedSession",
     "Problem",
     "Question",
+    "Report",
     "RuntimeUnsupported",
     "SessionClosed",
     "SessionError",
@@ -115,12 +122,14 @@ __all__ = [
     "convert",
     "demonstrate_actual_onnx_memory_release",
     "estimate",
+    "make_report",
     "measure",
     "pack",
     "read_plan",
     "read_problem",
     "release",
     "repack",
+    "save_report",
     "share",
     "solve",
     "track_onnx_runtime_memory_release",

@@ -16,6 +16,7 @@ from onnxmem.plan.strategies import STRATEGIES, solve
 from onnxmem.schedule.formula import Formula, peak_formula
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Span, Timeline, lay_out
+from onnxmem.shown import Shown
 
 # What ONNX Runtime's CPU allocators align to.
 ALIGNMENT = 64
@@ -59,7 +60,7 @@ class Scheduled:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Shown):
     """The answer."""
 
     scheduled: Scheduled

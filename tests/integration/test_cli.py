@@ -160,8 +160,11 @@ def test_a_strategy_of_ones_own_is_validated(run: Run, tmp_path: Path, monkeypat
         assert complaint in err
 
 
-def test_demo_ends_with_a_picture(run: Run, tmp_path: Path) -> None:
+def test_demo_ends_with_a_picture_and_a_report(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("demo")
+    page = (tmp_path / "onnxmem-demo" / "report.html").read_text()
+    assert "The report:  onnxmem-demo/report.html" in out
+    assert all(heading in page for heading in ("At a glance", "Estimate of unet.onnx", "Letting go of unet.onnx"))
     assert code == 0
     assert "times less" in out
     assert (tmp_path / "onnxmem-demo" / "memory-map.svg").stat().st_size > 1000

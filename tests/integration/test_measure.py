@@ -134,7 +134,7 @@ def test_a_kill_loses_one_phase_only(matmul: Path, phase: str) -> None:
     assert not alive(seen[0])
     json.dumps(result.document())
     assert f"was killed in phase '{phase}'" in text_of(result)
-    assert timeline_chart(result).to_dict()["vconcat"]
+    assert timeline_chart(result.document()).to_dict()["vconcat"]
 
 
 def test_a_crash_names_its_signal(matmul: Path) -> None:

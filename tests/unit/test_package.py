@@ -13,7 +13,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 
 # Each room may import from those before it, and from itself.
 LAYERS = [
-    {"errors", "unknown", "units", "files", "folders", "_native"},
+    {"errors", "unknown", "units", "files", "folders", "shown", "_native"},
     {"model"},
     {"zoo"},
     {"schedule"},

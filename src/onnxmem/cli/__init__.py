@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import convert, demo, estimate, measure, pack, plan, release, share, trace
+from onnxmem.cli import convert, demo, estimate, measure, pack, plan, release, report, share, trace
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ for verb in (
     pack.pack,
     plan.plan,
     release.release,
+    report.report,
     share.share,
     trace.trace,
 ):

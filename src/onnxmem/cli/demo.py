@@ -2,43 +2,82 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from onnxmem.cli import options
 from onnxmem.cli.console import print_json, print_text, stage
-from onnxmem.cli.options import Json
+
+# What is done to the model after the estimate, with which settings: a section of the report each.
+STAGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("measuring it in a fresh process", "onnxmem.measure.measure:measure", {"mode": "stock"}),
+    ("letting go of it, step by step", "onnxmem.measure.ladder:climb", {"runs": 1}),
+)
+SHAPE = (1, 3, 512, 512)
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put the picture.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put all files.")] = Path(
         "onnxmem-demo"
     ),
-    json: Json = False,
+    html: options.Html = None,
+    json: options.Json = False,
 ) -> None:
-    """Estimate and plan a U-Net for 512 × 512 pixels, and draw its memory map."""
+    """Estimate, plan, measure and release a U-Net for 512 × 512 pixels, and make a report of it."""
+    import onnx  # noqa: PLC0415
+
     from onnxmem import zoo  # noqa: PLC0415
     from onnxmem.errors import UsageError  # noqa: PLC0415
     from onnxmem.estimate import Question, estimate  # noqa: PLC0415
+    from onnxmem.files import replacing  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
-    from onnxmem.report.documents import estimate_document  # noqa: PLC0415
+    from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
     from onnxmem.report.memory_map import memory_map  # noqa: PLC0415
     from onnxmem.report.picture import save_chart  # noqa: PLC0415
+    from onnxmem.report.save import save_report  # noqa: PLC0415
     from onnxmem.report.text import demo_text  # noqa: PLC0415
 
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder '{output}': {error.strerror}") from error
+    page, picture, path = html or output / "report.html", output / "memory-map.svg", output / "unet.onnx"
+    options.check_html(page)
     with stage("building a U-Net and estimating it"):
-        model = Model.of(zoo.build("unet"), "U-Net")
+        with replacing(path) as temporary:
+            onnx.save(zoo.build("unet"), temporary)
+        model = Model.open(path)
         symbolic = estimate(model, Question(shapes={}, dims={}), ["best"])
-        result = estimate(model, Question(shapes={"image": (1, 3, 512, 512)}, dims={}))
-    picture = output / "memory-map.svg"
+        result = estimate(model, Question(shapes={"image": SHAPE}, dims={}))
+    results = [document_of(result), *(document_of(each) for each in _observe(path))]
     with stage("drawing"):
+        report = make_report(results, "A U-Net at 512 × 512 pixels")
         save_chart(memory_map(result.best, title=result.scheduled.title), picture)
+        save_report(report, page)
     if json:
-        print_json({**estimate_document(result), "picture": str(picture)})
+        print_json({**results[0], "picture": str(picture), "report": str(page)})
     else:
-        print_text(demo_text(result, symbolic.formula, picture))
+        found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
+        print_text(demo_text(result, symbolic.formula, found, picture, page))
+
+
+def _observe(path: Path) -> list[Any]:
+    """The results of all stages; where the system cannot do one, it says so and the others are done."""
+    import importlib  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
+
+    from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
+    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+
+    scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=3), []
+    for what, where, settings in STAGES:
+        module, name = where.split(":")
+        try:
+            with stage(what):
+                results.append(getattr(importlib.import_module(module), name)(replace(scenario, **settings)))
+        except RuntimeUnsupported as error:
+            print(f"onnxmem: not {what}: {error}", file=sys.stderr)  # noqa: T201
+    return results

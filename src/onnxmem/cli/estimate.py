@@ -32,6 +32,7 @@ def estimate(
     tensors: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every tensor: type, size, lifetime, offset.")
     ] = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Estimate a model's memory: weights, activations by strategy, the formula, and what is alive at the peak."""
@@ -42,6 +43,7 @@ def estimate(
     from onnxmem.report.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.report.text import estimate_text  # noqa: PLC0415
 
+    options.check_html(html)
     asked = options.question(
         shape,
         dim,
@@ -62,6 +64,7 @@ def estimate(
         result = run(Model.open(model), asked, strategy or STRATEGIES, time_limit=time_limit)
     if tensors is not None:
         write_tensors(result, tensors)
+    options.write_html(html, estimate_document(result))
     if json:
         print_json(estimate_document(result))
     else:

@@ -51,6 +51,7 @@ def measure(
     picture: Annotated[
         Path | None, typer.Option(metavar="TIMELINE.svg|.png|.html", help="Write the timeline as a picture.")
     ] = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Measure a model's memory: load and run it in a fresh process, with exact peaks, parts, nodes and latency."""
@@ -67,6 +68,7 @@ def measure(
     # All that can be wrong with the request is found before any work is done.
     if picture is not None:
         picture_kind(picture)
+    options.check_html(html)
     settings = [options.parse_setting(text) for text in option or []]
     scenario = Scenario(
         model,
@@ -90,7 +92,8 @@ def measure(
         files.write_text(output, jsonlib.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
     if picture is not None:
         with stage("drawing"):
-            save_chart(timeline_chart(result), picture)
+            save_chart(timeline_chart(result.document()), picture)
+    options.write_html(html, result.document())
     if json:
         print_json(result.document())
     else:

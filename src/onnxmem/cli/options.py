@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from onnxmem.cli.console import stage
 
 if TYPE_CHECKING:
     from onnxmem.estimate import Question
@@ -53,6 +56,9 @@ InPlace = Annotated[
 ]
 CountInputs = Annotated[bool, typer.Option("--count-inputs", help="Count the tensors that the caller feeds, too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the result as a page, too: one file.")
+]
 TimeLimit = Annotated[
     float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="How long searches may take.")
 ]
@@ -95,6 +101,24 @@ def question(
         alignment=ALIGNMENT if alignment is None else alignment,
         search_time_limit=time_limit,
     )
+
+
+def check_html(path: Path | None) -> None:
+    """Can the page be written? Asked before any work is done."""
+    if path is not None:
+        from onnxmem.report.save import report_kind  # noqa: PLC0415
+
+        report_kind(path, ".html")
+
+
+def write_html(path: Path | None, document: Mapping[str, Any]) -> None:
+    """What `--html` asks for: a report of one result."""
+    if path is not None:
+        from onnxmem.report.build import make_report  # noqa: PLC0415
+        from onnxmem.report.save import save_report  # noqa: PLC0415
+
+        with stage("writing the report"):
+            save_report(make_report([document]), path)
 
 
 def parse_range(text: str) -> tuple[str, tuple[float, float]]:

@@ -46,6 +46,7 @@ def plan(
     ] = None,
     time_limit: options.TimeLimit = 10.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Where searches choose at random, begin here.")] = 0,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Plan where every buffer lies, prove how good the plan is, and draw it."""
@@ -64,6 +65,7 @@ def plan(
     limit = parse_bytes(capacity) if capacity is not None else None
     if picture is not None:
         picture_kind(picture)
+    options.check_html(html)
     asked = options.question(
         shape,
         dim,
@@ -97,8 +99,10 @@ def plan(
         shapes = ["×".join(map(str, span.tensors[0].shape or ())) for span in spans] if spans else None
         with stage("drawing"):
             save_chart(memory_map(result, title=title, step_names=steps, dims=shapes), picture)
+    document = plan_document(result, scheduled, source.name)
+    options.write_html(html, document)
     if json:
-        print_json(plan_document(result, scheduled))
+        print_json(document)
     else:
         print_text(plan_text(result, scheduled, source.name))
     if not result.fits:

@@ -32,6 +32,7 @@ def release(
     picture: Annotated[
         Path | None, typer.Option(metavar="WATERFALL.svg|.png|.html", help="Write the waterfall as a picture.")
     ] = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Let go of a model step by step and measure what each step gives back, down to the end of the process."""
@@ -46,6 +47,7 @@ def release(
     # All that can be wrong with the request is found before any work is done.
     if picture is not None:
         picture_kind(picture)
+    options.check_html(html)
     settings = [options.parse_setting(text) for text in option or []]
     scenario = Scenario(
         model,
@@ -63,7 +65,8 @@ def release(
         ladder = climb(scenario)
     if picture is not None:
         with stage("drawing"):
-            save_chart(waterfall_chart(ladder), picture)
+            save_chart(waterfall_chart(release_document(ladder)), picture)
+    options.write_html(html, release_document(ladder))
     if json:
         print_json(release_document(ladder))
     else:

@@ -38,6 +38,7 @@ def share(
     picture: Annotated[
         Path | None, typer.Option(metavar="SHARE.svg|.png|.html", help="Draw workers against total PSS.")
     ] = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Share a model between processes: total PSS, private memory, loading and latency of each mode, and the floor."""
@@ -54,6 +55,7 @@ def share(
         raise UsageError(f"'{workers}' is no list of numbers", hint="for example --workers 1,2,4") from error
     if picture is not None:
         picture_kind(picture)
+    options.check_html(html)
     result = run(
         model,
         counts,
@@ -69,7 +71,8 @@ def share(
         threads=threads,
     )
     if picture is not None:
-        save_chart(share_chart(result), picture)
+        save_chart(share_chart(result.document()), picture)
+    options.write_html(html, result.document())
     if json:
         print_json(result.document())
     else:

@@ -26,6 +26,7 @@ def trace(
     outputs: Annotated[
         bool, typer.Option("--outputs", help="Also the buffers that outlive the run: the model's outputs.")
     ] = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Trace one run: every allocation and free that the model makes, kernels' scratch included."""
@@ -36,14 +37,17 @@ def trace(
     from onnxmem.plan.table import write_problem  # noqa: PLC0415
     from onnxmem.runtime.trace import record  # noqa: PLC0415
 
+    options.check_html(html)
     shapes, dims = dict(parse_shape(text) for text in shape or []), dict(parse_dim(text) for text in dim or [])
     feeds = make_feeds(read_signature(model), Scenario(model, shapes=shapes, dims=dims, inputs=inputs)).arrays
     with stage(f"running {model.name}"):
         found = record(str(model), feeds)
     if output is not None:
         write_problem(found.problem(outputs=outputs), output)
+    document = _document(found, model.name, feeds)
+    options.write_html(html, document)
     if json:
-        print_json(_document(found, model.name, feeds))
+        print_json(document)
     else:
         print_text(_text(found, model.name, feeds))
 

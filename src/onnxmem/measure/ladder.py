@@ -18,6 +18,7 @@ from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.signature import read_signature
 from onnxmem.measure.smaps import Kind
 from onnxmem.measure.trial import OnPhase, Phase, Trial, run_trial
+from onnxmem.shown import Shown
 from onnxmem.unknown import Unknown
 
 BASELINE, LOADED, FULL = "inputs", "load", "steady runs"
@@ -56,7 +57,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ladder(Shown):
     """A model, loaded, run and let go of step by step in one process."""
 
     scenario: Scenario

@@ -15,6 +15,7 @@ from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.smaps import Kind
 from onnxmem.measure.trial import Phase, Trial
 from onnxmem.measure.verdict import Verdict
+from onnxmem.shown import Shown
 from onnxmem.unknown import Unknown
 
 SCHEMA = "onnxmem.measure/1"
@@ -22,7 +23,7 @@ _POINTS = 1000
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Shown):
     """What a model took, phase by phase, in fresh processes."""
 
     scenario: Scenario

@@ -9,10 +9,11 @@ import numpy as np
 
 from onnxmem.errors import PlanError
 from onnxmem.plan.problem import Int64Array, Problem
+from onnxmem.shown import Shown
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Shown):
     """Offsets for a problem's buffers, in the problem's order.
 
     `proven_bound` is the best lower bound anyone proved for this problem; it starts as the largest sum of live sizes

@@ -13,6 +13,8 @@ from onnxmem.schedule.formula import Formula
 from onnxmem.schedule.timeline import Span, Timeline
 from onnxmem.unknown import Unknown
 
+MOST_PLACED = 20_000
+
 
 def estimate_document(estimate: Estimate) -> dict[str, Any]:
     """`onnxmem.estimate/1`."""
@@ -38,6 +40,7 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
             "naive_bytes": problem.total,
             "lower_bound_bytes": problem.lower_bound,
             "strategies": [_plan(plan) for plan in estimate.plans],
+            **_placement(estimate.best, scheduled),
             "peak": {
                 "step": step,
                 "node": scheduled.timeline.steps[step].label if scheduled.timeline.steps else None,
@@ -52,12 +55,12 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def plan_document(plan: Plan, scheduled: Scheduled | None) -> dict[str, Any]:
-    """`onnxmem.plan/1`."""
+def plan_document(plan: Plan, scheduled: Scheduled | None, name: str = "") -> dict[str, Any]:
+    """`onnxmem.plan/1`; `name` is that of a problem without a model."""
     problem = plan.problem
     document = {
         "schema": "onnxmem.plan/1",
-        **(_about(scheduled) if scheduled else {}),
+        **(_about(scheduled) if scheduled else {"problem": name} if name else {}),
         "strategy": plan.strategy,
         "peak_bytes": plan.peak,
         "lower_bound_bytes": problem.lower_bound,
@@ -71,6 +74,7 @@ def plan_document(plan: Plan, scheduled: Scheduled | None) -> dict[str, Any]:
         "capacity_bytes": problem.capacity,
         "fits": plan.fits,
     }
+    document |= _placement(plan, scheduled)
     if scheduled:
         document["unknown"] = [_unknown(tensor) for tensor in scheduled.timeline.unknown]
     return document
@@ -114,6 +118,18 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "optimal": plan.optimal,
         "gap": plan.gap,
     }
+
+
+def _placement(plan: Plan, scheduled: Scheduled | None) -> dict[str, Any]:
+    """Where every buffer lies. Not of huge problems: they would be a document that nobody can open; `-o` writes CSV."""
+    if len(plan.problem) > MOST_PLACED:
+        return {"placement": None, "placement_note": f"more than {MOST_PLACED:,} buffers are not listed"}
+    if scheduled:
+        rows = [_span(span) for span in scheduled.timeline.spans]
+    else:
+        rows = [{"name": b.id, "bytes": b.size, "lower": b.lower, "upper": b.upper} for b in plan.problem]
+    offsets = plan.offsets.tolist()
+    return {"placement": [{**row, "offset": offset} for row, offset in zip(rows, offsets, strict=True)]}
 
 
 def _span(span: Span) -> dict[str, Any]:

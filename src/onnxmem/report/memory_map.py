@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from onnxmem.errors import UsageError, missing_extra
 from onnxmem.plan.plan import Plan
-from onnxmem.plan.problem import Problem
+from onnxmem.plan.problem import Buffer, Problem
 from onnxmem.report import buffers, theme
 from onnxmem.report.layout import Frame, Profile, label, printable, shorten, spread
 from onnxmem.units import format_bytes
@@ -58,6 +60,16 @@ def memory_map(
     if parts:
         styled.datasets = parts.datasets
     return styled
+
+
+def placement_map(document: Mapping[str, Any]) -> altair.VConcatChart:
+    """The map of a plan's JSON document, so that a saved plan is drawn as a fresh one is."""
+    rows = document["placement"]
+    buffers = (Buffer(row["name"], row["lower"], row["upper"], row["bytes"]) for row in rows)
+    problem = Problem.of(buffers, alignment=document["alignment"], capacity=document.get("capacity_bytes"))
+    offsets = np.array([row["offset"] for row in rows], dtype=np.int64)
+    bound = document["proven_bound_bytes"]
+    return memory_map(Plan(problem, offsets, document["strategy"], seconds=document["seconds"], proven_bound=bound))
 
 
 def summary(plan: Plan) -> list[str]:

@@ -40,9 +40,15 @@ def picture_kind(path: Path) -> str:
 
 def chart_svg(chart: altair.TopLevelMixin) -> str:
     """A chart as SVG that follows the reader's choice of light or dark."""
-    svg: str = _converter().vegalite_to_svg(_spec(chart), vl_version=_version())
+    svg = spec_svg(_spec(chart))
     head, opening, rest = svg.partition(">")
     return f"{head}{opening}<style>{theme.dark_style()}</style>{rest}"
+
+
+def spec_svg(spec: dict[str, Any]) -> str:
+    """A chart's specification as plain SVG."""
+    svg: str = _converter().vegalite_to_svg(spec, vl_version=_version())
+    return svg
 
 
 def _converter() -> Any:

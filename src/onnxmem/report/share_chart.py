@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import missing_extra
 from onnxmem.report import theme
 from onnxmem.report.layout import printable, shorten, spread
-from onnxmem.share.sharing import Sharing
 from onnxmem.units import format_bytes
 
 if TYPE_CHECKING:
@@ -17,14 +17,19 @@ WIDTH, HEIGHT = 620, 360
 FLOOR = "floor"
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
+Document = Mapping[str, Any]
 
-def share_chart(sharing: Sharing) -> altair.LayerChart:
-    """How does memory grow with the number of workers? One line for each mode, named at its end."""
+
+def share_chart(document: Document) -> altair.LayerChart:
+    """How does memory grow with the number of workers? One line for each mode, named at its end.
+
+    It takes the document, so that a saved result is drawn as a fresh one is.
+    """
     try:
         import altair as alt  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("altair", "report") from error
-    lines = _lines(sharing)
+    lines = _lines(document)
     top = max((value for points in lines.values() for _, value in points), default=1)
     factor, unit = next((pair for pair in _UNITS if top >= pair[0]), (1, "bytes"))
     colours = _colours(lines)
@@ -50,8 +55,8 @@ def share_chart(sharing: Sharing) -> altair.LayerChart:
         x=x, y=y, color=colour, tooltip=["mode:N", "workers:Q", "total:N"]
     )
     head = alt.TitleParams(
-        f"{shorten(printable(sharing.model), 60)}: memory of N workers",
-        subtitle=_summary(sharing),
+        f"{shorten(printable(document['model']), 60)}: memory of N workers",
+        subtitle=_summary(document),
         anchor="start",
         fontSize=16,
         subtitleFontSize=12,
@@ -65,14 +70,14 @@ def share_chart(sharing: Sharing) -> altair.LayerChart:
     return styled
 
 
-def _lines(sharing: Sharing) -> dict[str, list[tuple[int, int]]]:
+def _lines(document: Document) -> dict[str, list[tuple[int, int]]]:
     found: dict[str, list[tuple[int, int]]] = {}
-    for group in sorted(sharing.groups, key=lambda group: group.count):
-        total, floor = group.total_pss, sharing.floor(group.count)
-        if isinstance(total, int):
-            found.setdefault(group.mode, []).append((group.count, total))
-        if isinstance(floor, int) and (group.count, floor) not in found.setdefault(FLOOR, []):
-            found[FLOOR].append((group.count, floor))
+    for group in sorted(document["modes"], key=lambda group: int(group["workers"])):
+        count, total, floor = group["workers"], group["total_pss_bytes"], group.get("floor_bytes")
+        if total is not None:
+            found.setdefault(shorten(printable(group["mode"]), 30), []).append((count, total))
+        if floor is not None and (count, floor) not in found.setdefault(FLOOR, []):
+            found[FLOOR].append((count, floor))
     return {mode: points for mode, points in found.items() if points}
 
 
@@ -98,13 +103,15 @@ def _names(alt: Any, lines: dict[str, list[tuple[int, int]]], colours: dict[str,
     return layers
 
 
-def _summary(sharing: Sharing) -> list[str]:
-    largest = max((group.count for group in sharing.groups), default=0)
-    last = {group.mode: group for group in sharing.groups if group.count == largest}
-    said = [f"weights {format_bytes(sharing.weights_bytes)}"]
+def _summary(document: Document) -> list[str]:
+    groups = document["modes"]
+    largest = max((group["workers"] for group in groups), default=0)
+    last = {group["mode"]: group for group in groups if group["workers"] == largest}
+    baseline = next((mode for mode in last if mode in ("stock", "ort")), None)
+    said = [f"weights {format_bytes(document['weights_bytes'])}"]
     for mode in ("prepacked", "ort-mapped"):
-        ratio = sharing.of_stock(last[mode]) if mode in last else None
+        ratio = last[mode].get("of_stock") if mode in last else None
         if ratio:
-            said.append(f"{largest} workers {mode}: {ratio:.2f} × {sharing.baseline}")
+            said.append(f"{largest} workers {mode}: {ratio:.2f} × {baseline}")
     said.append("floor: one copy of the weights + the smallest workers")
     return ["; ".join(said)]

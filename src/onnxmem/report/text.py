@@ -68,8 +68,10 @@ def plan_text(plan: Plan, scheduled: Scheduled | None, name: str) -> RenderableT
     return Group(*parts)
 
 
-def demo_text(estimate: Estimate, formula: Formula | None, picture: Path) -> RenderableType:
-    """What `onnxmem demo` prints."""
+def demo_text(
+    estimate: Estimate, formula: Formula | None, found: Sequence[tuple[str, str]], picture: Path, report: Path
+) -> RenderableType:
+    """What `onnxmem demo` prints; `found` are the other sections of its report, heading and summary."""
     best, problem = estimate.best, estimate.scheduled.problem
     saved = problem.total / max(best.peak, 1)
     story = Text.assemble(
@@ -81,7 +83,10 @@ def demo_text(estimate: Estimate, formula: Formula | None, picture: Path) -> Ren
     parts: list[RenderableType] = [*_heading(estimate.scheduled), "", _totals(estimate), story]
     if formula:
         parts.append(f"For any size: peak = {formula.text} bytes ({formula.condition})")
-    parts += ["", Text(terminal_map(best, _WIDTH)), "", f"The picture: {picture}"]
+    parts += ["", Text(terminal_map(best, _WIDTH))]
+    for heading, summary in found:
+        parts += ["", Text(printable(heading), style="bold"), Text(printable(summary))]
+    parts += ["", f"The picture: {picture}", f"The report:  {report}"]
     parts.append("Next: onnxmem estimate YOUR_MODEL.onnx")
     return Group(*parts)
 

@@ -41,12 +41,17 @@ def dark_style() -> str:
     Vega writes colours as attributes, which any style sheet overrides: one picture serves both, and a viewer without
     style sheets still shows the light one.
     """
-    rules = "".join(
-        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
-    )
     # In a page, Vega gives its drawing a background in a way that only !important overrides.
     page = f".marks{{background-color:{DARK[PAPER]}!important}}"
-    return f"@media (prefers-color-scheme: dark){{{page}{rules}}}"
+    return f"@media (prefers-color-scheme: dark){{{page}{dark_rules()}}}"
+
+
+def dark_rules(within: str = "") -> str:
+    """The exchange of colours alone, for pictures inside something."""
+    return "".join(
+        f'{within}[fill="{light}"]{{fill:{dark}}}{within}[stroke="{light}"]{{stroke:{dark}}}'
+        for light, dark in DARK.items()
+    )
 
 
 def styled(chart: Any) -> Any:

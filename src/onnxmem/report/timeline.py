@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import missing_extra
-from onnxmem.measure.measurement import Measurement, thinned
-from onnxmem.measure.trial import Phase
 from onnxmem.report import theme
 from onnxmem.report.layout import CHARACTER, printable, shorten
 from onnxmem.units import format_bytes
-from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:
     import altair
@@ -19,17 +17,21 @@ WIDTH, HEIGHT, ROW = 840, 300, 24
 _MIB = 2**20
 _COLOURS = {"file-backed": theme.KINDS[4], "anonymous": theme.KINDS[0]}
 Row = dict[str, Any]
+Document = Mapping[str, Any]
 
 
-def timeline_chart(measurement: Measurement, *, title: str = "") -> altair.VConcatChart:
-    """How did memory go over time, and which phase took how much? Above over time, below phase by phase."""
+def timeline_chart(document: Document, *, title: str = "") -> altair.VConcatChart:
+    """How did memory go over time, and which phase took how much? Above over time, below phase by phase.
+
+    It takes a measurement's document, so that a saved result is drawn as a fresh one is.
+    """
     try:
         import altair as alt  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("altair", "report") from error
-    lines = summary(measurement)
+    lines = summary(document)
     head = alt.TitleParams(
-        shorten(printable(title or measurement.scenario.model.name), 100),
+        shorten(printable(title or document["model"]), 100),
         subtitle=lines,
         anchor="start",
         fontSize=16,
@@ -37,42 +39,41 @@ def timeline_chart(measurement: Measurement, *, title: str = "") -> altair.VConc
         subtitlePadding=5,
         offset=14,
     )
-    parts = _Timeline(alt, measurement)
+    parts = _Timeline(alt, document)
     views = [parts.over_time(), parts.by_phase()]
     chart = alt.vconcat(*views, spacing=26, title=head, background=theme.PAPER, description=" ".join(lines))
     styled: altair.VConcatChart = theme.styled(chart)
     return styled
 
 
-def summary(measurement: Measurement) -> list[str]:
+def summary(document: Document) -> list[str]:
     """The measurement in two lines."""
 
-    def size(value: int | Unknown) -> str:
-        return "an unknown amount" if isinstance(value, Unknown) else format_bytes(value)
+    def size(value: int | None) -> str:
+        return "an unknown amount" if value is None else format_bytes(value)
 
-    first = f"mode {measurement.scenario.mode}: loading took {size(measurement.load_growth)}"
-    first += f", running {size(measurement.run_growth)} (peak RSS in the phase − RSS before it)"
-    second = f"ONNX Runtime {measurement.environment.onnxruntime}"
-    if measurement.latency is not None:
-        second = f"{measurement.latency * 1000:.1f} ms median latency, {second}"
-    if not measurement.verdict.ok:
-        second = f"the process ended early: {shorten(printable(str(measurement.verdict)), 90)}"
+    first = f"mode {document['scenario']['mode']}: loading took {size(document['load_growth_bytes'])}"
+    first += f", running {size(document['run_growth_bytes'])} (peak RSS in the phase − RSS before it)"
+    second = f"ONNX Runtime {document['environment']['onnxruntime']}"
+    if document["latency_seconds"] is not None:
+        second = f"{document['latency_seconds'] * 1000:.1f} ms median latency, {second}"
+    verdict = document["verdict"]
+    if verdict["kind"] != "ok":
+        where = f" in phase '{verdict['phase']}'" if verdict["phase"] else ""
+        how = f"{verdict['kind']}{where}: {verdict['message']}"
+        second = f"the process ended early: {shorten(printable(how), 90)}"
     return [first, second]
 
 
 class _Timeline:
     """The two views; they share the colours and the phases."""
 
-    def __init__(self, alt: Any, measurement: Measurement) -> None:
-        self.alt, self.phases = alt, measurement.phases
-        self.samples = thinned(measurement.trial.timeline, 2 * WIDTH)
-        self.start = self.phases[0].began if self.phases else 0.0
-        if self.samples:
-            self.start = min(self.start or self.samples[0].at, self.samples[0].at)
-        ends = [phase.ended for phase in self.phases] + [sample.at for sample in self.samples]
-        self.length = max(max(ends, default=1.0) - self.start, 1e-3)
-        peaks = [peak for phase in self.phases if isinstance(peak := phase.peak.rss, int)]
-        self.top = max([*peaks, *(sample.rss for sample in self.samples), _MIB]) / _MIB * 1.12
+    def __init__(self, alt: Any, document: Document) -> None:
+        self.alt, self.phases, self.samples = alt, document["phases"], document["timeline"]
+        ends = [_end(phase) for phase in self.phases] + [sample["seconds"] for sample in self.samples]
+        self.length = max(max(ends, default=1.0), 1e-3)
+        peaks = [phase["peak_rss_bytes"] for phase in self.phases if phase["peak_rss_bytes"] is not None]
+        self.top = max([*peaks, *(sample["rss_bytes"] for sample in self.samples), _MIB]) / _MIB * 1.12
         self.colours = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
 
     def over_time(self) -> Any:
@@ -87,9 +88,9 @@ class _Timeline:
         legend = alt.Legend(title=None, orient="bottom", symbolType="square", direction="horizontal")
         rows: list[Row] = []
         for sample in self.samples:
-            at = sample.at - self.start
-            rows.append({"x": at, "y": sample.file / _MIB, "kind": "file-backed", "order": 0})
-            rows.append({"x": at, "y": sample.anon / _MIB, "kind": "anonymous", "order": 1})
+            at, file, rss = sample["seconds"], sample["file_bytes"], sample["rss_bytes"]
+            rows.append({"x": at, "y": file / _MIB, "kind": "file-backed", "order": 0})
+            rows.append({"x": at, "y": (rss - file) / _MIB, "kind": "anonymous", "order": 1})
         area = self.chart(rows).mark_area(interpolate="step-after", opacity=1, aria=False)
         colour = alt.Color("kind:N", scale=self.colours, legend=legend)
         flat = alt.Y("y:Q", scale=scale)
@@ -99,12 +100,12 @@ class _Timeline:
     def borders(self, x: Any) -> list[Any]:
         """Where phases begin, and the names of those that are wide enough to be named."""
         alt = self.alt
-        begins = [{"x": phase.began - self.start} for phase in self.phases[1:]]
+        begins = [{"x": phase["began_seconds"]} for phase in self.phases[1:]]
         names: list[Row] = []
         for phase in self.phases:
-            pixels = (phase.ended - phase.began) / self.length * WIDTH
-            if pixels > (len(phase.name) + 2) * CHARACTER:
-                names.append({"x": (phase.began + phase.ended) / 2 - self.start, "text": phase.name})
+            pixels = phase["seconds"] / self.length * WIDTH
+            if pixels > (len(phase["name"]) + 2) * CHARACTER:
+                names.append({"x": phase["began_seconds"] + phase["seconds"] / 2, "text": printable(phase["name"])})
         rule = self.chart(begins).mark_rule(stroke=theme.MUTED, strokeWidth=0.7, strokeDash=[2, 3], aria=False)
         text = self.chart(names).mark_text(baseline="bottom", dy=-5, fontSize=11, color=theme.MUTED, aria=False)
         return [rule.encode(x=x), text.encode(x=x, y=alt.value(0), text="text:N")]
@@ -113,12 +114,12 @@ class _Timeline:
         """Each phase's peak as a line over its time; the highest is named."""
         rows = [
             {
-                "x": phase.began - self.start,
-                "x2": max(phase.ended - self.start, phase.began - self.start + self.length / WIDTH),
-                "y": phase.peak.rss / _MIB,
+                "x": phase["began_seconds"],
+                "x2": max(_end(phase), phase["began_seconds"] + self.length / WIDTH),
+                "y": phase["peak_rss_bytes"] / _MIB,
             }
             for phase in self.phases
-            if isinstance(phase.peak.rss, int)
+            if phase["peak_rss_bytes"] is not None
         ]
         if not rows:
             return []
@@ -142,7 +143,7 @@ class _Timeline:
     def by_phase(self) -> Any:
         """A bar for what is resident at the end of each phase, a mark for the most in it, and the numbers."""
         alt = self.alt
-        shown = [phase for phase in self.phases if phase.name != "exit" or not phase.completed]
+        shown = [phase for phase in self.phases if phase["name"] != "exit" or not phase["completed"]]
         names = [self.name(phase) for phase in shown]
         x = alt.X(
             "x:Q",
@@ -155,12 +156,11 @@ class _Timeline:
         bars: list[Row] = []
         marks: list[Row] = []
         for phase, name in zip(shown, names, strict=True):
-            reading = phase.reading
-            for kind, order, size in (("file-backed", 0, reading.file), ("anonymous", 1, reading.anon)):
-                if isinstance(size, int):
+            for kind, order, size in (("file-backed", 0, phase["file_bytes"]), ("anonymous", 1, phase["anon_bytes"])):
+                if size is not None:
                     bars.append({"phase": name, "x": size / _MIB, "kind": kind, "order": order})
-            if isinstance(phase.peak.rss, int):
-                marks.append({"phase": name, "x": phase.peak.rss / _MIB, "text": self.numbers(phase)})
+            if phase["peak_rss_bytes"] is not None:
+                marks.append({"phase": name, "x": phase["peak_rss_bytes"] / _MIB, "text": self.numbers(phase)})
         colour = alt.Color("kind:N", scale=self.colours, legend=None)
         flat = alt.X("x:Q")
         layers = [
@@ -172,14 +172,19 @@ class _Timeline:
         ]
         return alt.layer(*layers).properties(width=WIDTH, height=ROW * max(len(shown), 1))
 
-    def name(self, phase: Phase) -> str:
-        return phase.name if phase.completed else f"{phase.name} (not completed)"
+    def name(self, phase: Document) -> str:
+        return printable(phase["name"]) + ("" if phase["completed"] else " (not completed)")
 
-    def numbers(self, phase: Phase) -> str:
-        rss, peak = phase.reading.rss, phase.peak.rss
-        ends = f"{rss / _MIB:.1f}" if isinstance(rss, int) else "?"
-        about = "" if phase.peak.exact else "about "
-        return f"{ends}, peak {about}{peak / _MIB:.1f}" if isinstance(peak, int) else ends
+    def numbers(self, phase: Document) -> str:
+        rss, peak = phase["rss_bytes"], phase["peak_rss_bytes"]
+        ends = "?" if rss is None else f"{rss / _MIB:.1f}"
+        about = "" if phase["peak_exact"] else "about "
+        return f"{ends}, peak {about}{peak / _MIB:.1f}" if peak is not None else ends
 
     def chart(self, rows: list[Row]) -> Any:
         return self.alt.Chart(self.alt.InlineData(values=rows))
+
+
+def _end(phase: Document) -> float:
+    end: float = phase["began_seconds"] + phase["seconds"]
+    return end

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import missing_extra
-from onnxmem.measure.ladder import Ladder, Step
 from onnxmem.report import theme
 from onnxmem.report.layout import printable, shorten
 from onnxmem.units import format_bytes
-from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:
     import altair
@@ -18,17 +17,21 @@ WIDTH, ROW = 640, 40
 _MIB = 2**20
 _COLOURS = {"file-backed": theme.KINDS[4], "anonymous": theme.KINDS[0], "given back by this step": theme.AT_PEAK}
 Row = dict[str, Any]
+Document = Mapping[str, Any]
 
 
-def waterfall_chart(ladder: Ladder, *, title: str = "") -> altair.Chart:
-    """Which step gave the memory back? One bar for each: what is still resident, and what went."""
+def waterfall_chart(document: Document, *, title: str = "") -> altair.Chart:
+    """Which step gave the memory back? One bar for each: what is still resident, and what went.
+
+    It takes the document, so that a saved result is drawn as a fresh one is.
+    """
     try:
         import altair as alt  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("altair", "report") from error
-    lines = summary(ladder)
+    lines = summary(document)
     head = alt.TitleParams(
-        shorten(printable(title or ladder.scenario.model.name), 100),
+        shorten(printable(title or document["model"]), 100),
         subtitle=lines,
         anchor="start",
         fontSize=16,
@@ -36,9 +39,9 @@ def waterfall_chart(ladder: Ladder, *, title: str = "") -> altair.Chart:
         subtitlePadding=5,
         offset=14,
     )
-    chart = alt.layer(*_layers(alt, ladder)).properties(
+    chart = alt.layer(*_layers(alt, document)).properties(
         width=WIDTH,
-        height=ROW * (len(ladder.steps) + 2),
+        height=ROW * (len(document["steps"]) + 2),
         title=head,
         background=theme.PAPER,
         description=" ".join(lines),
@@ -47,25 +50,25 @@ def waterfall_chart(ladder: Ladder, *, title: str = "") -> altair.Chart:
     return styled
 
 
-def summary(ladder: Ladder) -> list[str]:
+def summary(document: Document) -> list[str]:
     """The ladder in two lines."""
-    growth, left, fraction = ladder.growth, ladder.left, ladder.released_fraction
-    if isinstance(growth, Unknown) or isinstance(left, Unknown):
+    growth, left, fraction = (document[key] for key in ("growth_bytes", "left_bytes", "released_fraction"))
+    if growth is None or left is None:
         return ["what the model took cannot be told here"]
     first = f"it brought {format_bytes(growth)} of resident memory, {format_bytes(max(left, 0))} stayed to the end"
-    if isinstance(fraction, float):
+    if fraction is not None:
         first += f"; {fraction:.1%} of the model's own memory came back"
-    return [first, f"mode {ladder.scenario.mode}, ONNX Runtime {ladder.environment.onnxruntime}"]
+    mode, runtime = document["scenario"]["mode"], document["environment"]["onnxruntime"]
+    return [first, f"mode {mode}, ONNX Runtime {runtime}"]
 
 
-def _layers(alt: Any, ladder: Ladder) -> list[Any]:
-    shown = [("before the model", ladder.before), ("loaded and run", ladder.full)]
-    shown += [(step.name, step) for step in ladder.steps]
-    names = [name for name, _ in shown]
+def _layers(alt: Any, document: Document) -> list[Any]:
+    shown = [("before the model", document["before"], False), ("loaded and run", document["full"], False)]
+    shown += [(printable(step["name"]), step, True) for step in document["steps"]]
+    names = [name for name, _, _ in shown]
     bars: list[Row] = []
     notes: list[Row] = []
-    for name, step in shown:
-        rung = step not in (ladder.before, ladder.full)
+    for name, step, rung in shown:
         bars += _bars(name, step, rung=rung)
         notes += _note(name, step, rung=rung)
     top = max((row["x2"] for row in bars), default=1.0)
@@ -85,24 +88,24 @@ def _layers(alt: Any, ladder: Ladder) -> list[Any]:
     ]
 
 
-def _bars(name: str, step: Step, *, rung: bool) -> list[Row]:
-    sizes = [("file-backed", step.reading.file), ("anonymous", step.reading.anon)]
-    if rung and isinstance(step.freed, int) and step.freed > 0:
-        sizes.append(("given back by this step", step.freed))
+def _bars(name: str, step: Document, *, rung: bool) -> list[Row]:
+    sizes = [("file-backed", step["file_bytes"]), ("anonymous", step["anon_bytes"])]
+    if rung:
+        sizes.append(("given back by this step", step["freed_bytes"]))
     rows, at = [], 0.0
     for kind, size in sizes:
-        if isinstance(size, int) and size > 0:
+        if size is not None and size > 0:
             end = at + size / _MIB
             rows.append({"step": name, "kind": kind, "x": at, "x2": end, "size": format_bytes(size)})
             at = end
     return rows
 
 
-def _note(name: str, step: Step, *, rung: bool) -> list[Row]:
-    rss = step.reading.rss
-    if isinstance(rss, Unknown) or isinstance(step.freed, Unknown):
+def _note(name: str, step: Document, *, rung: bool) -> list[Row]:
+    rss = step["rss_bytes"]
+    if rss is None or (rung and step["freed_bytes"] is None):
         return []
-    freed = step.freed if rung else 0
+    freed = step["freed_bytes"] if rung else 0
     text = format_bytes(rss)
     if rung:
         text = (

@@ -11,6 +11,7 @@ from onnxmem.measure.environment import Environment
 from onnxmem.measure.feeds import Feeds
 from onnxmem.measure.probes import Bytes, Reading
 from onnxmem.runtime.modes import find_mode
+from onnxmem.shown import Shown
 from onnxmem.unknown import Unknown
 
 SCHEMA = "onnxmem.share/1"
@@ -131,7 +132,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Sharing:
+class Sharing(Shown):
     """Modes × numbers of workers, measured in one go."""
 
     model: str

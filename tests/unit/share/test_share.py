@@ -49,7 +49,7 @@ def test_weights_are_there_once(model: Path, tmp_path: Path) -> None:
     assert (result.of_floor(packed) or 9) < 1.15
     assert result.same_outputs(packed) is True
     check_document(result)
-    save_chart(share_chart(result), tmp_path / "share.svg")
+    save_chart(share_chart(result.document()), tmp_path / "share.svg")
     text = (tmp_path / "share.svg").read_text()
     for word in ("prepacked", "stock", "floor", "workers", "total PSS (MiB)"):
         assert word in text

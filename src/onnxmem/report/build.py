@@ -1,0 +1,94 @@
+"""How do I make a report of these results? Result objects, their documents, or files of documents → Report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.estimate import Estimate
+from onnxmem.measure.ladder import Ladder
+from onnxmem.plan.plan import Plan
+from onnxmem.report.cells import words
+from onnxmem.report.documents import estimate_document, plan_document
+from onnxmem.report.release import release_document
+from onnxmem.report.render_json import SCHEMA
+from onnxmem.report.report import Document, Report
+from onnxmem.report.sections import section
+from onnxmem.report.sections.overview import overview
+
+
+def make_report(results: Iterable[Any], title: str = "") -> Report:
+    """One report of any results, in their order: `make_report([estimate, measurement])`.
+
+    A result is what a verb or its function returned, or its JSON document. Where several measurements are among them,
+    a section that compares them comes first.
+    """
+    documents = [document_of(result) for result in results]
+    if not documents:
+        raise UsageError("there is nothing to report", hint="give at least one result")
+    sections = [section(document) for document in documents]
+    compared = overview(documents)
+    if compared is not None:
+        sections.insert(0, compared)
+    return Report(words(title, 120) or _title(documents), tuple(sections))
+
+
+def document_of(result: Any) -> Document:
+    """The JSON document of a result."""
+    if isinstance(result, Mapping):
+        return result
+    if isinstance(result, Estimate):
+        return estimate_document(result)
+    if isinstance(result, Plan):
+        return plan_document(result, None)
+    if isinstance(result, Ladder):
+        return release_document(result)
+    if callable(getattr(result, "document", None)):
+        document: Document = result.document()
+        return document
+    raise UsageError(f"there is no report on a {type(result).__name__}")
+
+
+def read_report(paths: Iterable[Path], title: str = "") -> Report:
+    """One report of saved results: files that verbs wrote with `--json`, or reports saved as JSON; `-` is stdin."""
+    documents: list[Document] = []
+    for path in paths:
+        for document in _read(path):
+            try:
+                section(document)
+            except OnnxmemError as error:
+                raise UsageError(f"'{path}': {error}", hint=error.hint) from error
+            documents.append(document)
+    return make_report(documents, title)
+
+
+def _read(path: Path) -> list[Document]:
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}': {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"'{path}' is not a JSON file", hint="results are what verbs print with --json") from error
+    try:
+        content = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"'{path}' is not a JSON file", hint="results are what verbs print with --json") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"'{path}' is no result of onnxmem", hint="results are what verbs print with --json")
+    if content.get("schema") == SCHEMA and isinstance(content.get("documents"), list):
+        return [document for document in content["documents"] if isinstance(document, dict)]
+    return [content]
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number in JSON")
+
+
+def _title(documents: list[Document]) -> str:
+    models = list(dict.fromkeys(str(d["model"]) for d in documents if d.get("model")))
+    # A file and the model in it are one: "U-Net" and "unet.onnx" would be two, and then no name is better than half.
+    return f"Memory of {words(models[0], 80)}" if len(models) == 1 else "Memory report"

@@ -1,0 +1,37 @@
+"""Every picture of a report by its name: from the data of a `Chart` to Altair's chart of it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from onnxmem.report.report import Chart
+
+if TYPE_CHECKING:
+    import altair
+
+DRAWINGS = {
+    "memory map": "memory_map:placement_map",
+    "side by side": "bars:side_by_side",
+    "sizes": "bars:by_size",
+    "strategies": "bars:strategies",
+    "timeline": "timeline:timeline_chart",
+    "waterfall": "waterfall:waterfall_chart",
+    "workers": "share_chart:share_chart",
+}
+"""Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
+
+
+def draw(chart: Chart) -> altair.TopLevelMixin:
+    """The chart, live: for a dashboard or a notebook, or `save_chart`."""
+    place, function = DRAWINGS[chart.kind].split(":")
+    drawn: altair.TopLevelMixin = getattr(importlib.import_module(f"onnxmem.report.{place}"), function)(chart.document)
+    return drawn
+
+
+def specification(chart: Chart) -> dict[str, Any]:
+    """The same as Vega-Lite, without the title: a page has its own, which wraps, is searched and read aloud."""
+    # Without validation: the parts were checked when they were made, and rows by the thousand take seconds.
+    spec: dict[str, Any] = draw(chart).to_dict(validate=False)
+    spec.pop("title", None)
+    return spec

@@ -1,0 +1,46 @@
+"""From a result document to its section: one builder per schema, found by the schema's name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from onnxmem.errors import UsageError
+from onnxmem.report.cells import words
+from onnxmem.report.report import Document, Section
+
+BUILDERS = ("estimate", "plan", "measure", "release", "share", "compare", "trace")
+"""A file of this folder each; it reads version 1 of `onnxmem.` + its name."""
+
+_VERSION = 1
+
+
+def section(document: Document) -> Section:
+    """The section for a document of any known schema."""
+    kind = check_schema(document)
+    build: Callable[[Document], Section] = importlib.import_module(f"onnxmem.report.sections.{kind}").section
+    try:
+        return build(document)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        what = f"it has no '{error.args[0]}'" if isinstance(error, KeyError) else words(error, 120)
+        raise UsageError(
+            f"this is no result of 'onnxmem {kind}', although it says so: {what}",
+            hint=f"make it again with onnxmem {kind} --json",
+        ) from error
+
+
+def check_schema(document: Document) -> str:
+    """Which verb wrote this? An error for what nobody or a newer onnxmem wrote."""
+    schema = document.get("schema")
+    known = ", ".join(f"onnxmem.{kind}/{_VERSION}" for kind in BUILDERS)
+    if not isinstance(schema, str):
+        raise UsageError("this is no result of onnxmem: it names no schema", hint=f"known: {known}")
+    kind, _, version = schema.removeprefix("onnxmem.").partition("/")
+    if not schema.startswith("onnxmem.") or kind not in BUILDERS or not version.isdecimal():
+        raise UsageError(f"there is no report on '{words(schema, 60)}'", hint=f"known: {known}")
+    if int(version) > _VERSION:
+        raise UsageError(
+            f"'{words(schema, 60)}' was written by a newer onnxmem",
+            hint=f"this one reads onnxmem.{kind}/{_VERSION}: update it, or measure again",
+        )
+    return kind

@@ -1,0 +1,145 @@
+"""Result documents as verbs write them, small, with any names in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxmem.plan.problem import Buffer, Problem
+from onnxmem.plan.strategies import solve
+from onnxmem.report.documents import plan_document
+
+MIB = 2**20
+ENVIRONMENT = {
+    "system": "linux", "kernel": "6.1", "libc": "glibc 2.36", "python": "3.11.7", "onnxruntime": "1.24.0",
+    "cpu": "a processor", "cores": 2, "variables": {},
+}  # fmt: skip
+
+HOSTILE = (
+    "<script>window.hacked = 1</script>",
+    "\"><img src=x onerror='window.hacked = 1'>",
+    "</svg></title></style><svg onload=alert(1)>",
+    "[click](javascript:alert(1)) | `code` | **bold** ![i](http://127.0.0.1/x.png) @someone",
+    "{{ 7 * 7 }} {% raw %} &lt;b&gt; \u202egnp.exe\n# heading\x00",
+)
+
+
+def plan(count: int = 12, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A plan of buffers; the first have these names."""
+    generator = np.random.default_rng(7)
+    lowers = generator.integers(0, 2 * count, count)
+    uppers = lowers + generator.integers(1, count + 2, count)
+    ids = [names[k] if k < len(names) else f"tensor_{k}" for k in range(count)]
+    sizes = generator.integers(1, 8 * MIB, count)
+    buffers = [Buffer(i, int(a), int(b), int(s)) for i, a, b, s in zip(ids, lowers, uppers, sizes, strict=True)]
+    return plan_document(solve(Problem.of(buffers, alignment=64), "greedy_by_size"), None, "problem.csv")
+
+
+def estimate(name: str = "model.onnx") -> dict[str, Any]:
+    """An estimate of a model of this name, with tensors of the same name."""
+    tensor = {"name": name, "dtype": "float32", "shape": [1, "N", None], "bytes": 6 * MIB, "lower": 0, "upper": 3}
+    strategy = {"name": "best", "peak_bytes": 8 * MIB, "seconds": 0.0123, "optimal": True, "gap": 0.0}
+    naive = {"name": "naive", "peak_bytes": 20 * MIB, "seconds": 0.00004, "optimal": False, "gap": 1.5}
+    return {
+        "schema": "onnxmem.estimate/1", "model": name, "file_bytes": 5 * MIB, "view": "raw", "nodes": 7, "steps": 7,
+        "order": "file", "alignment": 64, "notes": [name], "dims": {"given": {}, "assumed": {name: 1}},
+        "inputs": {name: {"dtype": "float32", "shape": [1, 3]}}, "weights_bytes": 4 * MIB,
+        "weights": {"duplicate_bytes": 0},
+        "activations": {
+            "count": 9, "naive_bytes": 20 * MIB, "lower_bound_bytes": 8 * MIB, "strategies": [naive, strategy],
+            "placement": [{**tensor, "offset": 0}], "peak": {"step": 2, "node": name, "tensors": [tensor]},
+            "unknown": [{"name": name, "reason": name}],
+        },
+        "formula": {"peak_bytes": "8*N", "holds_for": "any size"}, "formula_note": None,
+        "table": [{"dims": {name: 2}, "peak_bytes": 16 * MIB}],
+    }  # fmt: skip
+
+
+def measure(mode: str = "stock", run: int = 40 * MIB, name: str = "model.onnx", kind: str = "ok") -> dict[str, Any]:
+    """A measurement that took so much to run."""
+    phases = []
+    for number, (title, rss) in enumerate((("import", 50 * MIB), ("load", 60 * MIB), ("steady runs", 60 * MIB + run))):
+        phases.append({
+            "name": title, "completed": True, "rss_bytes": rss, "pss_bytes": rss - 1000, "uss_bytes": rss - 2000,
+            "anon_bytes": rss - 20 * MIB, "file_bytes": 20 * MIB, "peak_rss_bytes": rss + 100, "peak_exact": True,
+            "seconds": 0.5, "began_seconds": number * 0.5, "unknown": {},
+            "made_of": [{"kind": name, "rss_bytes": 15 * MIB}], "spread": {},
+        })  # fmt: skip
+    return {
+        "schema": "onnxmem.measure/1", "model": name, "file_bytes": 5 * MIB, "scenario": {"mode": mode, "runs": 5},
+        "inputs": {name: {"dtype": "float32", "shape": [1, 3]}}, "dims": {"given": {}, "assumed": {}},
+        "verdict": {"kind": kind, "phase": "load" if kind != "ok" else None, "message": name if kind != "ok" else ""},
+        "phases": phases, "load_growth_bytes": 10 * MIB + 100, "run_growth_bytes": run, "latency_seconds": 0.085,
+        "latency_spread_seconds": {"min": 0.08, "max": 0.1}, "outputs_sha256": "ab" * 32,
+        "runtime": {"nodes": [{"name": name, "op": name, "dynamic_bytes": MIB, "temporary_bytes": None,
+                               "in_use_bytes": 2 * MIB, "seconds": 0.001, "unknown": {"temporary_bytes": name}}],
+                    "blamed": [name]},
+        "repeats": [], "environment": ENVIRONMENT, "unknown": {},
+        "timeline": [{"seconds": k / 10, "rss_bytes": (50 + k) * MIB, "file_bytes": 20 * MIB} for k in range(16)],
+    }  # fmt: skip
+
+
+def release(name: str = "model.onnx") -> dict[str, Any]:
+    """A ladder of two steps."""
+
+    def step(title: str, rss: int, freed: int | None) -> dict[str, Any]:
+        return {"name": title, "rss_bytes": rss, "anon_bytes": rss // 2, "file_bytes": rss - rss // 2,
+                "virtual_bytes": 4 * rss, "freed_bytes": freed, "unknown": {}}  # fmt: skip
+
+    return {
+        "schema": "onnxmem.release/1", "model": name, "scenario": {"mode": "stock"}, "inputs": {}, "dims": {},
+        "before": step("before", 60 * MIB, None), "loaded": step("loaded", 80 * MIB, None),
+        "full": step("full", 160 * MIB, None),
+        "steps": [step(name, 70 * MIB, 90 * MIB), step("exit", 0, 70 * MIB)],
+        "growth_bytes": 100 * MIB, "left_bytes": 10 * MIB, "released_fraction": 0.987, "explanation": [name],
+        "environment": ENVIRONMENT, "unknown": {},
+    }  # fmt: skip
+
+
+def share(name: str = "model.onnx") -> dict[str, Any]:
+    """Two modes with up to two workers."""
+    modes: list[dict[str, Any]] = []
+    for mode, each in (("stock", 90 * MIB), (name, 40 * MIB)):
+        for workers in (1, 2):
+            modes.append({
+                "mode": mode, "workers": workers, "total_pss_bytes": each * workers, "per_worker_uss_bytes": each // 2,
+                "floor_bytes": 30 * MIB * workers, "load_seconds": 0.2, "latency_seconds": 0.01, "failures": [],
+            })  # fmt: skip
+    return {"schema": "onnxmem.share/1", "model": name, "file_bytes": MIB, "weights_bytes": MIB, "modes": modes,
+            "inputs": {}, "dims": {}, "environment": ENVIRONMENT}  # fmt: skip
+
+
+def compare(name: str = "model.onnx", same: bool = True) -> dict[str, Any]:
+    """Two candidates that ran, and one that did not."""
+
+    def candidate(title: str, total: int) -> dict[str, Any]:
+        points = [{"size": str(n), "shape": [1, 3, n, n], "peak_rss_bytes": total + n * n, "latency_seconds": 0.01}
+                  for n in (256, 512)]  # fmt: skip
+        return {"name": title, "file_bytes": MIB, "load_seconds": 0.3, "load_growth_bytes": 2 * MIB,
+                "total_rss_bytes": total, "inputs": points, "failure": None,
+                "breakdown": [{"name": "import", "bytes": 5 * MIB}, {"name": "peak", "bytes": total}]}  # fmt: skip
+
+    return {
+        "schema": "onnxmem.compare/1",
+        "candidates": [candidate(name, 80 * MIB), candidate("factory:net", 200 * MIB),
+                       {"name": "lost", "failure": name, "inputs": []}],
+        "parity": {"same": same, "max_abs": 1.5e-5},
+        "rows": [{"metric": "total memory", "unit": "bytes", "size": None, "winner": name, "tied": [], "ratio": 2.5,
+                  "values": {name: 80 * MIB, "factory:net": 200 * MIB, "lost": None}},
+                 {"metric": "latency", "unit": "seconds", "size": "256", "winner": None, "ratio": None,
+                  "tied": [name, "factory:net"], "values": {name: 0.01, "factory:net": 0.01}}],
+        "advice": [{"text": f"Take {name}."}], "environment": ENVIRONMENT,
+    }  # fmt: skip
+
+
+def trace(name: str = "model.onnx") -> dict[str, Any]:
+    """A trace of a few buffers."""
+    return {"schema": "onnxmem.trace/1", "model": name, "inputs": {name: [1, 3]}, "buffers": 5, "steps": 9,
+            "outputs": 1, "output_bytes": MIB, "total_bytes": 9 * MIB, "lower_bound_bytes": 4 * MIB}  # fmt: skip
+
+
+def all_of_them(name: str = "model.onnx") -> list[dict[str, Any]]:
+    """One of each schema."""
+    first = [estimate(name), plan(names=(name,)), trace(name), measure(name=name)]
+    return [*first, release(name), share(name), compare(name)]

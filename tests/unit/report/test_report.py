@@ -1,0 +1,218 @@
+"""A report says what the results say: every number, every name, in every format."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import FrozenInstanceError
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onnxmem.errors import UsageError
+from onnxmem.report.build import make_report, read_report
+from onnxmem.report.render_html import render_html
+from onnxmem.report.render_json import render_json
+from onnxmem.report.render_markdown import render_markdown
+from onnxmem.report.render_text import render_text
+from onnxmem.report.report import Report
+from onnxmem.report.save import save_report
+from onnxmem.report.svg import NotADrawing, embeddable
+from onnxmem.zoo import build
+from tests.unit.report import samples
+
+TAGS = {
+    *("a", "body", "caption", "circle", "clippath", "dd", "defs", "details", "div", "dl", "dt", "figcaption", "figure"),
+    *("footer", "g", "h1", "h2", "h3", "head", "header", "html", "li", "line", "main", "meta", "nav", "p", "path"),
+    *("rect", "section", "span", "strong", "style", "sup", "summary", "svg", "table", "tbody", "td", "text", "th"),
+    *("thead", "title", "tr", "tspan", "ul"),
+}
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags, attributes, the numbers behind cells, and text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def numbers(self) -> list[float]:
+        return [float(a["data-value"] or "nan") for _, a in self.tags if "data-value" in a]
+
+
+def numbers(value: Any) -> set[float]:
+    """All numbers of a JSON document."""
+    if isinstance(value, dict):
+        return set().union(*(numbers(each) for each in value.values()))
+    if isinstance(value, list):
+        return set().union(*(numbers(each) for each in value))
+    return {float(value)} if isinstance(value, int | float) and not isinstance(value, bool) else set()
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return make_report([*samples.all_of_them(), samples.measure("planned", 9 * samples.MIB)])
+
+
+@pytest.fixture(scope="module")
+def page(report: Report) -> Page:
+    return Page(render_html(report))
+
+
+def test_every_number_in_the_page_is_in_the_json(report: Report, page: Page) -> None:
+    known = numbers(json.loads(render_json(report)))
+    assert len(page.numbers) > 100
+    assert not [number for number in page.numbers if number not in known]
+
+
+def test_the_page_is_accessible(page: Page) -> None:
+    tags = [tag for tag, _ in page.tags]
+    assert dict(page.tags)["html"]["lang"] == "en"
+    assert {"header", "nav", "main", "footer", "h1"} <= set(tags) and tags.count("h1") == 1
+    assert all(attributes.get("scope") in ("col", "row") for tag, attributes in page.tags if tag == "th")
+    assert tags.count("caption") == tags.count("table") > 5
+    pictures = [attributes for _, attributes in page.tags if attributes.get("role") == "img"]
+    assert len(pictures) >= tags.count("figure") > 5 and all(len(each["aria-label"] or "") > 20 for each in pictures)
+    anchors = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(anchors) == len(set(anchors))
+
+
+def test_the_page_loads_and_runs_nothing(page: Page) -> None:
+    policy = next(a["content"] for t, a in page.tags if t == "meta" and a.get("http-equiv"))
+    assert policy and policy.startswith("default-src 'none'") and "script" not in policy
+    assert {tag for tag, _ in page.tags} <= TAGS
+    assert all((a["href"] or "").startswith("#") for _, a in page.tags if "href" in a)
+    assert not [a for _, a in page.tags if "src" in a]
+
+
+@pytest.mark.parametrize("name", samples.HOSTILE)
+def test_names_with_markup_are_only_text(name: str) -> None:
+    report = make_report([*samples.all_of_them(name), samples.measure("tuned", name=name, kind="failed")], name)
+    page = Page(render_html(report))
+    assert {tag for tag, _ in page.tags} <= TAGS
+    assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
+    assert all((a["href"] or "").startswith("#") for _, a in page.tags if "href" in a)
+    assert "49" not in page.text.partition("7 * 7")[0][-200:]
+    shown = page.text + render_markdown(report) + render_text(report)
+    assert "\u202e" not in shown and "\x00" not in shown
+
+
+@pytest.mark.parametrize("name", samples.HOSTILE)
+def test_names_cannot_change_the_markdown(name: str) -> None:
+    plain, hostile = (render_markdown(make_report(samples.all_of_them(n))) for n in ("model.onnx", name))
+    assert "<" not in hostile and not re.search(r"(?<!\\)!?\[|://", hostile)
+
+    def structure(text: str) -> list[tuple[str, int]]:
+        return [(line[:2], len(re.findall(r"(?<!\\)\|", line))) for line in text.splitlines() if line[:1] in "#|"]
+
+    assert structure(plain) == structure(hostile)
+
+
+def test_a_plan_of_500_tensors_is_a_small_page() -> None:
+    report = make_report([samples.plan(500)])
+    html = render_html(report)
+    assert len(html.encode()) < 3e6
+    assert len(Page(html).numbers) > 500 * 4
+    assert "… and 488 more" in render_markdown(report) and "… 488 more" in render_text(report)
+
+
+def test_text_and_markdown_need_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "altair", None)
+    report = make_report(samples.all_of_them())
+    assert "98.7 % of the memory of model.onnx came back" in render_text(report)
+    assert "| best | 8.0 MiB | 0.0 % | yes | 12.3 ms |" in render_markdown(report)
+
+
+def test_a_saved_report_is_read_again(tmp_path: Path) -> None:
+    report = make_report(samples.all_of_them(), "All of them")
+    for suffix in ("html", "md", "txt", "json"):
+        save_report(report, tmp_path / f"report.{suffix}")
+    again = read_report([tmp_path / "report.json"], "All of them")
+    assert again == report and render_html(again) == (tmp_path / "report.html").read_text()
+    with pytest.raises(FrozenInstanceError):
+        again.title = "another"  # type: ignore[misc]
+
+
+def test_measurements_are_compared_and_conditions_told() -> None:
+    other = samples.measure("planned", 10 * samples.MIB)
+    report = make_report([samples.measure(), other])
+    assert report.sections[0].summary == (
+        "At most 70.0 MiB as planned and 100.0 MiB as stock were resident (peak RSS): 30.0 % less."
+    )
+    near = make_report([samples.measure(), samples.measure("tuned", 39 * samples.MIB)]).sections[0]
+    assert "about the same" in near.summary and any("--repeat" in note for note in near.notes)
+    assert "The outputs are equal, bit for bit." in report.sections[0].notes
+    elsewhere = {**other, "environment": {**samples.ENVIRONMENT, "cpu": "another"}}
+    notes = make_report([samples.measure(), elsewhere]).sections[0].notes
+    assert any("not measured under the same conditions: cpu differ" in note for note in notes)
+    assert "Running took 40.0 MiB as stock" in make_report([samples.estimate(), samples.measure()]).sections[0].summary
+    assert len(make_report([samples.estimate("another.onnx"), samples.measure()]).sections) == 2
+
+
+def test_who_ended_early_has_not_won() -> None:
+    report = make_report([samples.measure(), samples.measure("planned", 1, kind="out of memory")])
+    assert "less" not in report.sections[0].summary
+    assert "out of memory" in render_text(report)
+
+
+def test_bad_news_comes_first() -> None:
+    report = make_report([samples.measure(kind="out of memory"), samples.compare(same=False)])
+    assert all(section.alarm for section in report.sections)
+    assert "do not give the same answers (outputs differ by up to 1.5e-05)" in report.sections[1].summary
+    assert "Attention" in Page(render_html(report)).text and "**Attention:**" in render_markdown(report)
+    assert "lost could not be measured: model.onnx" in report.sections[1].notes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not a JSON file"),
+        ("\xff", "is not a JSON file"),
+        ("[1]", "is no result of onnxmem"),
+        ("{}", "names no schema"),
+        ('{"schema": 5}', "names no schema"),
+        ('{"schema": "onnxmem.magic/1"}', "no report on 'onnxmem.magic/1'"),
+        ('{"schema": "onnxmem.../estimate/1"}', "no report on"),
+        ('{"schema": "onnxmem.measure/2"}', "was written by a newer onnxmem"),
+        ('{"schema": "onnxmem.measure/1"}', "it has no 'verdict'"),
+        ('{"schema": "onnxmem.plan/1", "buffers": 1, "peak_bytes": "<b>"}', "'peak_bytes' is '<b>', not a number"),
+        ('{"schema": "onnxmem.plan/1", "buffers": 1, "peak_bytes": NaN}', "is not a JSON file"),
+        ('{"schema": "onnxmem.release/1", "steps": 7, "released_fraction": 0.5}', "is no result of 'onnxmem release'"),
+    ],
+)
+def test_what_is_no_result_is_refused_in_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError, match=re.escape(message)) as refused:
+        read_report([path])
+    assert "result.json" in str(refused.value) and refused.value.hint
+
+
+def test_nothing_but_drawings_is_embedded() -> None:
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg"><clipPath id="c"/><g clip-path="url(#c)"/></svg>'
+    assert embeddable(drawing, "p-").count("p-c") == 2
+    for bad in ("<script/>", "<image/>", '<g onclick="x"/>', '<g href="#"/>', "<foreignObject/>"):
+        with pytest.raises(NotADrawing):
+            embeddable(f'<svg xmlns="http://www.w3.org/2000/svg">{bad}</svg>', "p-")
+
+
+def test_notebooks_show_results_as_reports() -> None:
+    from onnxmem import Model, Question, estimate  # noqa: PLC0415
+
+    result = estimate(Model.of(build("unet", channels=4), "<b>U-Net"), Question(shapes={}, dims={}))
+    for shown in (result, result.best):
+        first, second = (shown._repr_html_() for _ in range(2))
+        assert first and second and "<html" not in first and "<svg" in first and "<b>U" not in first
+        ids = [re.findall(r'\bid="([^"]+)"', text) for text in (first, second)]
+        assert not set(ids[0]) & set(ids[1])  # two of them may stand in one notebook
