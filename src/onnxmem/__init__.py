@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onnxmem.compare.best import load_best
+    from onnxmem.compare.compare import compare
     from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
     from onnxmem.estimate import Estimate, Question, estimate
     from onnxmem.measure.measure import measure
@@ -39,7 +41,9 @@ _HOME = {
     "STRATEGIES": "plan.strategies",
     "Unknown": "unknown",
     "UsageError": "errors",
+    "compare": "compare.compare",
     "estimate": "estimate",
+    "load_best": "compare.best",
     "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
@@ -65,7 +69,9 @@ __all__ = [
     "RuntimeUnsupported",
     "Unknown",
     "UsageError",
+    "compare",
     "estimate",
+    "load_best",
     "measure",
     "read_plan",
     "read_problem",

@@ -47,7 +47,7 @@ def measure(
     feeds = make_feeds(signature, scenario)
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         folder = Path(temporary)
-        task = _task(scenario, feeds.save(folder))
+        task = worker_task(scenario, feeds.save(folder))
         trials = []
         for _ in range(repeat):
             trials.append(
@@ -71,7 +71,7 @@ def measure(
     return Measurement(scenario, signature.file_size, feeds.described(), tuple(trials), runtime, environment)
 
 
-def _task(scenario: Scenario, feeds: list[tuple[str, str]]) -> dict[str, Any]:
+def worker_task(scenario: Scenario, feeds: list[tuple[str, str]]) -> dict[str, Any]:
     """What the worker is told."""
     return {
         "model": str(scenario.model),

@@ -85,6 +85,8 @@ class Trial:
     limited_by: str | None
     onnxruntime: str | None
     profile: str | None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """All else that the process said."""
 
     def phase(self, name: str) -> Phase | None:
         """The phase of that name, if it was reached."""
@@ -152,6 +154,7 @@ def run_trial(
         limit.by,
         log.facts.get("onnxruntime"),
         log.facts.get("profile"),
+        log.facts,
     )
 
 

@@ -1,0 +1,179 @@
+"""A comparison as text for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from onnxmem.compare.comparison import Comparison
+from onnxmem.compare.figure import Figure, Known
+from onnxmem.compare.fits import Fit
+from onnxmem.compare.rows import BYTES, SECONDS, Row
+from onnxmem.report.layout import printable, shorten_path
+from onnxmem.units import format_bytes
+from onnxmem.unknown import Unknown
+
+_NAME = 26
+
+
+def compare_text(comparison: Comparison) -> RenderableType:
+    """What `onnxmem compare` prints: do they agree, who wins what, why, how it grows, and what to do."""
+    parts: list[RenderableType] = [*headline(comparison), "", _table(comparison)]
+    parts += _failures(comparison)
+    parts += _breakdown(comparison)
+    parts += _fits(comparison)
+    if comparison.advice:
+        parts += ["", Text("Advice", style="bold"), *(Text(f"• {printable(each.text)}") for each in comparison.advice)]
+    return Group(*parts, "", *_circumstances(comparison))
+
+
+def headline(comparison: Comparison) -> list[RenderableType]:
+    """Parity comes first: who is wrong has won nothing."""
+    parity = comparison.parity
+    if not comparison.finished:
+        return [Text("No candidate ran to the end.", style="bold red")]
+    if not parity.same:
+        worst: dict[str, str] = {}
+        for each in parity.mismatches:
+            worst.setdefault(each.candidate, str(each))
+        lines = [Text("The answers differ: who differs wins nothing.", style="bold red")]
+        lines += [Text(f"  {printable(text)}", style="red") for text in worst.values()]
+        return [*lines, Text(f"  reference {printable(parity.reference or '')}, tolerance {parity.tolerance:g}")]
+    document = parity.document()
+    if document["max_abs"] is None:
+        return [Text("There was nothing to compare the answers with.", style="yellow")]
+    figures = f"largest difference {document['max_abs']:.2g}, relative {document['max_rel']:.2g}"
+    return [Text(f"The answers are the same: {figures}, tolerance {parity.tolerance:g}.", style="bold green")]
+
+
+def _table(comparison: Comparison) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", no_wrap=True)
+    for result in comparison.results:
+        table.add_column(shorten_path(printable(result.name), _NAME), justify="right")
+    table.add_column("winner", max_width=_NAME)
+    table.add_column("ratio", justify="right", no_wrap=True)
+    for row in comparison.rows:
+        values = [value_text(row.values[result.name], row.unit) for result in comparison.results]
+        table.add_row(label(row), *values, winner_text(row, len(comparison.results)), ratio_text(row))
+    return table
+
+
+def label(row: Row) -> str:
+    """What a row is about."""
+    return row.metric if row.size is None else f"{row.metric} at {row.size}"
+
+
+def value_text(value: Known, unit: str) -> str:
+    """The median, and ± half of the spread where it would show."""
+    if isinstance(value, Unknown):
+        return "?"
+    shown = _number(value.median, unit)
+    half = (value.high - value.low) / 2
+    return f"{shown} ±{half / value.median:.0%}" if value.median and half / value.median >= 0.005 else shown
+
+
+def winner_text(row: Row, candidates: int) -> str:
+    """Who wins, or why nobody does."""
+    if row.winner:
+        return shorten_path(printable(row.winner), _NAME)
+    if len(row.best) >= 2:
+        everyone = len(row.best) == candidates or row.ratio is None
+        return "within the noise" if everyone else " = ".join(shorten_path(printable(n), 14) for n in row.best)
+    return "–"
+
+
+def ratio_text(row: Row) -> str:
+    """How many times the next takes."""
+    return "" if row.ratio is None else f"{row.ratio:.3g}×" if row.ratio < 100 else f"{row.ratio:.0f}×"
+
+
+def _number(number: float, unit: str) -> str:
+    if unit == BYTES:
+        return format_bytes(number)
+    if unit == SECONDS:
+        return f"{number * 1000:.1f} ms" if number < 1 else f"{number:.2f} s"
+    return f"{number:.2f}×"
+
+
+def _failures(comparison: Comparison) -> list[RenderableType]:
+    failed = [result for result in comparison.results if not result.ok]
+    lines = [Text(f"✗ {printable(r.name)}: {printable(r.why_not)}", style="red") for r in failed]
+    return ["", *lines] if lines else []
+
+
+def _breakdown(comparison: Comparison) -> list[RenderableType]:
+    """By how much each step raised the peak, in one process that ran all sizes."""
+    shown = [result for result in comparison.results if result.breakdown]
+    if not shown:
+        return []
+    table = Table(box=None, pad_edge=False, header_style="dim", title="How the peak RSS comes about, in one process")
+    table.title_justify, table.title_style = "left", "bold"
+    table.add_column("each raises it by", no_wrap=True)
+    for result in shown:
+        table.add_column(shorten_path(printable(result.name), _NAME), justify="right", no_wrap=True)
+    names = dict.fromkeys(part.name for result in shown for part in result.breakdown)
+    by_name = [{part.name: part.bytes for part in result.breakdown} for result in shown]
+    for name in sorted(names, key=lambda name: name == "peak"):
+        sign = "= " if name == "peak" else "" if name == "initial" else "+ "
+        cells = [format_bytes(parts[name]) if name in parts else "" for parts in by_name]
+        table.add_row(f"{sign}{name}", *cells, style="bold" if name == "peak" else None)
+    return ["", table]
+
+
+def _fits(comparison: Comparison) -> list[RenderableType]:
+    if not comparison.fits:
+        return []
+    table = Table(box=None, pad_edge=False, header_style="dim", title="Peak RSS as a function of the input")
+    table.title_justify, table.title_style = "left", "bold"
+    table.add_column("", no_wrap=True)
+    table.add_column("n = input elements", no_wrap=True)
+    table.add_column("error", justify="right", no_wrap=True)
+    beyond = comparison.beyond()
+    for name, _ in beyond:
+        table.add_column(f"{name}*", justify="right", no_wrap=True)
+    for fit in comparison.fits:
+        predicted = [format_bytes(fit(elements)) for _, elements in beyond]
+        table.add_row(shorten_path(printable(fit.candidate), _NAME), fit_text(fit), error_text(fit), *predicted)
+    return ["", table, Text("* extrapolated: nothing so large was measured", style="yellow")]
+
+
+def fit_text(fit: Fit) -> str:
+    """The formula, as people write it."""
+    parts = [format_bytes(fit.constant)]
+    if fit.linear:
+        parts.append(f"{fit.linear:.3g} B · n")
+    if fit.quadratic:
+        parts.append(f"{fit.quadratic:.3g} B · n²")
+    return " + ".join(parts)
+
+
+def error_text(fit: Fit) -> str:
+    """The error at points the fit did not see; without such points it cannot be told."""
+    return "?" if fit.left_out is None else f"{fit.left_out:.1%}"
+
+
+def _circumstances(comparison: Comparison) -> list[RenderableType]:
+    given, where = comparison.conditions, comparison.environment
+    frameworks = ", ".join(dict.fromkeys(r.framework for r in comparison.results if r.framework))
+    lines: list[RenderableType] = [
+        Text(
+            f"Medians of {given.repeat} processes for each size, in turns, 1 + {given.runs} runs in each; ± is half of "
+            f"the spread. RSS throughout.",
+            style="dim",
+        ),
+        Text(f"{frameworks}, Python {where.python}, {where.cpu} ({where.cores} cores)", style="dim"),
+    ]
+    if given.repeat < 3:
+        lines.append(Text("With fewer than 3 repetitions the noise is hardly known: see --repeat", style="yellow"))
+    assumed = {name: n for size in comparison.sizes[:1] for name, n in size.assumed.items()}
+    if assumed:
+        said = ", ".join(f"{printable(name)}={number}" for name, number in assumed.items())
+        lines.append(Text(f"assumed {said}; set with --dim or --shape", style="yellow"))
+    return lines
+
+
+def has_figures(comparison: Comparison) -> bool:
+    """Whether there is anything to draw."""
+    return any(isinstance(at.peak, Figure) for result in comparison.results for at in result.at)
