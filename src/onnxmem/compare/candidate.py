@@ -66,7 +66,10 @@ def parse_candidate(text: str, *, weights: Path | None = None) -> Candidate:
             check_mode(mode, Path(before))
         return _of_path(Path(before), mode, weights)
     if _FACTORY.fullmatch(text):
-        return Candidate(text, "torch", source=TorchSource(FACTORY, text, weights, Path.cwd()))
+        # A path is where the code is, not what the model is called.
+        module, _, factory = text.rpartition(":")
+        name = f"{Path(module).name}:{factory}" if module.endswith(".py") else text
+        return Candidate(name, "torch", source=TorchSource(FACTORY, text, weights, Path.cwd()))
     if plus and mode in {known.name for known in MODES}:
         path = Path(before)
     raise UsageError(f"cannot read '{path}': there is no such file", hint=f"a candidate is {KINDS}")

@@ -55,7 +55,7 @@ class Comparison:
     def beyond(self) -> list[tuple[str, int]]:
         """Sizes that were not measured, to extrapolate to."""
         largest = self.sizes[-1]
-        return [(f"{factor:g} × {largest.label}", round(largest.elements * factor)) for factor in BEYOND]
+        return [(f"{factor:g} × n({largest.label})", round(largest.elements * factor)) for factor in BEYOND]
 
     def document(self) -> dict[str, Any]:
         """`onnxmem.compare/1`: bytes as integers, seconds as floats, null with a reason where nothing is known."""

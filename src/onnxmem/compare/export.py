@@ -22,7 +22,7 @@ _NAMES = {4: ("batch", "channels", "height", "width"), 2: ("batch", "sequence"),
 
 def twin_path(candidate: Candidate, folder: Path) -> Path:
     """Where the twin of a candidate is put."""
-    stem = re.sub(r"\W+", "_", candidate.name.removesuffix(".pt2")).strip("_") or "model"
+    stem = re.sub(r"\W+", "_", candidate.name.removesuffix(".pt2").replace(".py:", "_")).strip("_") or "model"
     return folder / f"{stem}.onnx"
 
 

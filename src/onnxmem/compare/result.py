@@ -224,8 +224,8 @@ def _framework(trials: Sequence[Trial]) -> str:
 
 
 def _file_bytes(lives: Lives) -> int | Unknown:
-    if not lives.files:
-        return Unknown("it has no file: its weights are made up")
+    if not lives.files or not any(file.exists() for file in lives.files):
+        return Unknown("it has no file")
     try:
         found = [each for file in lives.files for each in (file.rglob("*") if file.is_dir() else (file,))]
         return sum(file.stat().st_size for file in found if file.is_file())

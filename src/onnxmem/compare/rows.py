@@ -58,7 +58,8 @@ def make_rows(results: Sequence[Result], sizes: Sequence[Size], parity: Parity) 
 
     def row(metric: str, unit: str, of: Callable[[Result], Known], size: str | None = None) -> Row:
         values = {result.name: of(result) for result in results}
-        allowed = {name: value for name, value in values.items() if isinstance(value, Figure) and parity.agrees(name)}
+        fair = [result.name for result in results if result.failure is None and parity.agrees(result.name)]
+        allowed = {name: value for name in fair if isinstance(value := values[name], Figure)}
         least = 0.0 if metric == "file size" else LEAST[unit]
         best, ratio = decide(allowed, MARGIN[unit], least)
         return Row(metric, unit, size, values, best, ratio)

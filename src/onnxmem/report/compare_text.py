@@ -143,7 +143,7 @@ def fit_text(fit: Fit) -> str:
     """The formula, as people write it."""
     parts = [format_bytes(fit.constant)]
     if fit.linear:
-        parts.append(f"{fit.linear:.3g} B · n")
+        parts.append(f"{format_bytes(fit.linear) if fit.linear >= 1024 else f'{fit.linear:.3g} B'} · n")
     if fit.quadratic:
         parts.append(f"{fit.quadratic:.3g} B · n²")
     return " + ".join(parts)
@@ -159,11 +159,14 @@ def _circumstances(comparison: Comparison) -> list[RenderableType]:
     frameworks = ", ".join(dict.fromkeys(r.framework for r in comparison.results if r.framework))
     lines: list[RenderableType] = [
         Text(
-            f"Medians of {given.repeat} processes for each size, in turns, 1 + {given.runs} runs in each; ± is half of "
-            f"the spread. RSS throughout.",
+            f"Medians of {given.repeat} fresh processes per size, in turns, 1 + {given.runs} runs in each. ± is half the "
+            f"spread. Memory is RSS.",
             style="dim",
         ),
-        Text(f"{frameworks}, Python {where.python}, {where.cpu} ({where.cores} cores)", style="dim"),
+        Text(
+            f"{frameworks or 'no framework was reached'}, Python {where.python}, {where.cpu} ({where.cores} cores)",
+            style="dim",
+        ),
     ]
     if given.repeat < 3:
         lines.append(Text("With fewer than 3 repetitions the noise is hardly known: see --repeat", style="yellow"))

@@ -126,6 +126,7 @@ def read_weights(path: Path) -> Mapping[str, Any]:
 
 def _put(model: Any, weights: Mapping[str, Any], name: str) -> None:
     wanted = model.state_dict()
+    weights = _renamed(weights, wanted)
     missing, surplus = [key for key in wanted if key not in weights], [key for key in weights if key not in wanted]
     if missing or surplus:
         parts = [
@@ -137,6 +138,19 @@ def _put(model: Any, weights: Mapping[str, Any], name: str) -> None:
             shapes = f"{list(weights[key].shape)}, and the model has {list(value.shape)}"
             raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is {shapes}")
     model.load_state_dict(weights)
+
+
+def _renamed(weights: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The weights under the model's names, if all that differs is one prefix: a wrapper around either of them."""
+    ours, theirs = set(wanted), set(weights)
+    if not ours or not theirs or ours == theirs:
+        return weights
+    for prefix in {key.partition(".")[0] + "." for key in (min(ours), min(theirs))}:
+        if {prefix + key for key in theirs} == ours:
+            return {prefix + key: value for key, value in weights.items()}
+        if {prefix + key for key in ours} == theirs:
+            return {key.removeprefix(prefix): value for key, value in weights.items()}
+    return weights
 
 
 def call_with(model: Any, feeds: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

