@@ -6,6 +6,8 @@ One head adds a correction to the image, the other estimates, for each pixel, ho
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -47,7 +49,7 @@ class Enhancer(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        pairs = list(zip(WIDTHS, WIDTHS[1:], strict=False))
+        pairs = list(pairwise(WIDTHS))
         self.stem = Block(3, WIDTHS[0])
         self.down = nn.ModuleList(Block(narrow, wide) for narrow, wide in pairs)
         self.up = nn.ModuleList(Up(wide, narrow) for narrow, wide in reversed(pairs))

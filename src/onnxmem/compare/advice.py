@@ -18,6 +18,7 @@ MEASURED, ESTIMATED = "measured", "estimated"
 _MIB, _GIB = 2**20, 2**30
 # Below this a change is not worth anyone's time.
 _WORTH = 0.03
+_MOST = 3
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _candidates(best: Result, peaks: Mapping[str, float]) -> list[Advice]:
             ratio = peak / peaks[best.name]
             text = f"Run {best.name} rather than {name}: {format_bytes(saving)} less at the peak ({ratio:.2g} times)."
             found.append(Advice("candidate", text, best.name, MEASURED, saving, {"instead_of": name}))
-    return found
+    return sorted(found, key=lambda each: -(each.saving or 0))[:_MOST]
 
 
 def _loading(best: Result) -> list[Advice]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,14 +17,16 @@ from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 
 _NAME = 26
+_FEW, _BESIDE = 3, 4
 
 
 def compare_text(comparison: Comparison) -> RenderableType:
     """What `onnxmem compare` prints: do they agree, who wins what, why, how it grows, and what to do."""
-    parts: list[RenderableType] = [*headline(comparison), "", _table(comparison)]
+    names = _names(comparison)
+    parts: list[RenderableType] = [*headline(comparison), "", *_legend(names), *_tables(comparison, names)]
     parts += _failures(comparison)
-    parts += _breakdown(comparison)
-    parts += _fits(comparison)
+    parts += _breakdown(comparison, names)
+    parts += _fits(comparison, names)
     if comparison.advice:
         parts += ["", Text("Advice", style="bold"), *(Text(f"• {printable(each.text)}") for each in comparison.advice)]
     return Group(*parts, "", *_circumstances(comparison))
@@ -47,17 +51,40 @@ def headline(comparison: Comparison) -> list[RenderableType]:
     return [Text(f"The answers are the same: {figures}, tolerance {parity.tolerance:g}.", style="bold green")]
 
 
-def _table(comparison: Comparison) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
-    for result in comparison.results:
-        table.add_column(shorten_path(printable(result.name), _NAME), justify="right")
-    table.add_column("winner", max_width=_NAME)
-    table.add_column("ratio", justify="right", no_wrap=True)
-    for row in comparison.rows:
-        values = [value_text(row.values[result.name], row.unit) for result in comparison.results]
-        table.add_row(label(row), *values, winner_text(row, len(comparison.results)), ratio_text(row))
-    return table
+def _names(comparison: Comparison) -> dict[str, str]:
+    """How candidates are called in tables: by name while these fit, else by letters that are explained first."""
+    shown = [result.name for result in comparison.results if result.failure is None]
+    if len(shown) <= _FEW:
+        return {name: shorten_path(printable(name), _NAME) for name in shown}
+    return {name: _letter(number) for number, name in enumerate(shown)}
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number) if number < 26 else f"{_letter(number // 26 - 1)}{_letter(number % 26)}"
+
+
+def _legend(names: dict[str, str]) -> list[RenderableType]:
+    if len(names) <= _FEW:
+        return []
+    return [*(Text(f"{short}  {printable(name)}") for name, short in names.items()), ""]
+
+
+def _tables(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]:
+    """The rows, for as many candidates at a time as fit beside each other. Those that failed are listed below."""
+    every, parts = list(names), list[RenderableType]()
+    for start in range(0, len(every), _BESIDE):
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("", no_wrap=True)
+        columns = every[start : start + _BESIDE]
+        for name in columns:
+            table.add_column(names[name], justify="right", no_wrap=True)
+        table.add_column("winner", max_width=_NAME)
+        table.add_column("ratio", justify="right", no_wrap=True)
+        for row in comparison.rows:
+            values = [value_text(row.values[name], row.unit) for name in columns]
+            table.add_row(label(row), *values, winner_text(row, names), ratio_text(row))
+        parts += [*([""] if parts else []), table]
+    return parts
 
 
 def label(row: Row) -> str:
@@ -74,14 +101,11 @@ def value_text(value: Known, unit: str) -> str:
     return f"{shown} ±{half / value.median:.0%}" if value.median and half / value.median >= 0.005 else shown
 
 
-def winner_text(row: Row, candidates: int) -> str:
+def winner_text(row: Row, names: Mapping[str, str]) -> str:
     """Who wins, or why nobody does."""
-    if row.winner:
-        return shorten_path(printable(row.winner), _NAME)
-    if len(row.best) >= 2:
-        everyone = len(row.best) == candidates or row.ratio is None
-        return "within the noise" if everyone else " = ".join(shorten_path(printable(n), 14) for n in row.best)
-    return "–"
+    if len(row.best) > 1 and row.ratio is None:
+        return "within the noise"
+    return " = ".join(names.get(name, name) for name in row.best) or "–"
 
 
 def ratio_text(row: Row) -> str:
@@ -103,7 +127,7 @@ def _failures(comparison: Comparison) -> list[RenderableType]:
     return ["", *lines] if lines else []
 
 
-def _breakdown(comparison: Comparison) -> list[RenderableType]:
+def _breakdown(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]:
     """By how much each step raised the peak, in one process that ran all sizes."""
     shown = [result for result in comparison.results if result.breakdown]
     if not shown:
@@ -112,17 +136,17 @@ def _breakdown(comparison: Comparison) -> list[RenderableType]:
     table.title_justify, table.title_style = "left", "bold"
     table.add_column("each raises it by", no_wrap=True)
     for result in shown:
-        table.add_column(shorten_path(printable(result.name), _NAME), justify="right", no_wrap=True)
-    names = dict.fromkeys(part.name for result in shown for part in result.breakdown)
+        table.add_column(names[result.name], justify="right", no_wrap=True)
+    steps = dict.fromkeys(part.name for result in shown for part in result.breakdown)
     by_name = [{part.name: part.bytes for part in result.breakdown} for result in shown]
-    for name in sorted(names, key=lambda name: name == "peak"):
+    for name in sorted(steps, key=lambda name: name == "peak"):
         sign = "= " if name == "peak" else "" if name == "initial" else "+ "
         cells = [format_bytes(parts[name]) if name in parts else "" for parts in by_name]
         table.add_row(f"{sign}{name}", *cells, style="bold" if name == "peak" else None)
     return ["", table]
 
 
-def _fits(comparison: Comparison) -> list[RenderableType]:
+def _fits(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]:
     if not comparison.fits:
         return []
     table = Table(box=None, pad_edge=False, header_style="dim", title="Peak RSS as a function of the input")
@@ -135,7 +159,7 @@ def _fits(comparison: Comparison) -> list[RenderableType]:
         table.add_column(f"{name}*", justify="right", no_wrap=True)
     for fit in comparison.fits:
         predicted = [format_bytes(fit(elements)) for _, elements in beyond]
-        table.add_row(shorten_path(printable(fit.candidate), _NAME), fit_text(fit), error_text(fit), *predicted)
+        table.add_row(names[fit.candidate], fit_text(fit), error_text(fit), *predicted)
     return ["", table, Text("* extrapolated: nothing so large was measured", style="yellow")]
 
 
@@ -159,8 +183,8 @@ def _circumstances(comparison: Comparison) -> list[RenderableType]:
     frameworks = ", ".join(dict.fromkeys(r.framework for r in comparison.results if r.framework))
     lines: list[RenderableType] = [
         Text(
-            f"Medians of {given.repeat} fresh processes per size, in turns, 1 + {given.runs} runs in each. ± is half the "
-            f"spread. Memory is RSS.",
+            f"Medians of {given.repeat} fresh processes per size, in turns, 1 + {given.runs} runs in each. ± is half "
+            f"the spread. Memory is RSS.",
             style="dim",
         ),
         Text(
