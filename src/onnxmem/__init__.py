@@ -13,41 +13,66 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnxmem.compare.best import load_best
     from onnxmem.compare.compare import compare
-    from onnxmem.errors import BudgetExceeded, ModelError, OnnxmemError, PlanError, RuntimeUnsupported, UsageError
+    from onnxmem.demonstrate import demonstrate_actual_onnx_memory_release
+    from onnxmem.errors import (
+        BudgetExceeded,
+        ModelError,
+        OnnxmemError,
+        PlanError,
+        RuntimeUnsupported,
+        SessionClosed,
+        SessionError,
+        SessionLost,
+        UsageError,
+    )
     from onnxmem.estimate import Estimate, Question, estimate
     from onnxmem.measure.measure import measure
     from onnxmem.measure.measurement import Measurement
+    from onnxmem.measure.release import release
     from onnxmem.model.model import Model
     from onnxmem.plan.plan import Plan
     from onnxmem.plan.problem import Buffer, Problem
     from onnxmem.plan.strategies import STRATEGIES, solve
     from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
     from onnxmem.plan.validate import validate
+    from onnxmem.runtime.arena import Arena
+    from onnxmem.runtime.isolated import IsolatedSession
+    from onnxmem.runtime.planned import PlannedSession
+    from onnxmem.track import track_onnx_runtime_memory_release
     from onnxmem.unknown import Unknown
 
 _HOME = {
+    "Arena": "runtime.arena",
     "BudgetExceeded": "errors",
     "Buffer": "plan.problem",
     "Estimate": "estimate",
+    "IsolatedSession": "runtime.isolated",
     "Measurement": "measure.measurement",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
     "Plan": "plan.plan",
     "PlanError": "errors",
+    "PlannedSession": "runtime.planned",
     "Problem": "plan.problem",
     "Question": "estimate",
     "RuntimeUnsupported": "errors",
     "STRATEGIES": "plan.strategies",
+    "SessionClosed": "errors",
+    "SessionError": "errors",
+    "SessionLost": "errors",
     "Unknown": "unknown",
     "UsageError": "errors",
     "compare": "compare.compare",
+    "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
     "load_best": "compare.best",
     "measure": "measure.measure",
     "read_plan": "plan.table",
     "read_problem": "plan.table",
+    "release": "measure.release",
     "solve": "plan.strategies",
+    "track_onnx_runtime_memory_release": "track",
     "validate": "plan.validate",
     "write_plan": "plan.table",
     "write_problem": "plan.table",
@@ -55,27 +80,36 @@ _HOME = {
 
 __all__ = [
     "STRATEGIES",
+    "Arena",
     "BudgetExceeded",
     "Buffer",
     "Estimate",
+    "IsolatedSession",
     "Measurement",
     "Model",
     "ModelError",
     "OnnxmemError",
     "Plan",
     "PlanError",
+    "PlannedSession",
     "Problem",
     "Question",
     "RuntimeUnsupported",
+    "SessionClosed",
+    "SessionError",
+    "SessionLost",
     "Unknown",
     "UsageError",
     "compare",
+    "demonstrate_actual_onnx_memory_release",
     "estimate",
     "load_best",
     "measure",
     "read_plan",
     "read_problem",
+    "release",
     "solve",
+    "track_onnx_runtime_memory_release",
     "validate",
     "write_plan",
     "write_problem",

@@ -6,7 +6,10 @@
     ├── ModelError          exit 3   the model file, or what it contains
     │   └── ExternalDataError        … its external weights
     ├── PlanError           exit 3   a placement problem or plan that cannot be right
-    └── RuntimeUnsupported  exit 3   this ONNX Runtime, system or installation cannot do it
+    ├── RuntimeUnsupported  exit 3   this ONNX Runtime, system or installation cannot do it
+    └── SessionError        exit 3   a session that cannot be used; a RuntimeError, too
+        ├── SessionClosed            … because it was closed or released
+        └── SessionLost              … because its process died
 
 Every error is one sentence; `hint` says what to do next. Only `onnxmem.cli.main` prints them.
 """
@@ -50,6 +53,18 @@ class PlanError(OnnxmemError):
 
 class RuntimeUnsupported(OnnxmemError):
     """The installed ONNX Runtime, the system or the installation cannot do what was asked."""
+
+
+class SessionError(OnnxmemError, RuntimeError):
+    """A session that cannot be used."""
+
+
+class SessionClosed(SessionError):
+    """The session was closed or released before."""
+
+
+class SessionLost(SessionError):
+    """The process that held the session died, and the call with it."""
 
 
 def missing_extra(package: str, extra: str) -> RuntimeUnsupported:

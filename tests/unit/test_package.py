@@ -21,7 +21,7 @@ LAYERS = [
     {"estimate"},
     {"runtime"},
     {"measure"},
-    {"compare", "share", "fit", "explain"},
+    {"compare", "demonstrate", "explain", "fit", "share", "track"},
     {"report"},
     {"cli", "app", "__main__"},
 ]

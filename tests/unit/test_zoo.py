@@ -15,31 +15,7 @@ import pytest
 from onnxmem import zoo
 from onnxmem.errors import UsageError
 from onnxmem.zoo.wired import watts_strogatz
-
-# Options that make each network tiny, and two bindings of its symbolic dimensions to run it at.
-IMAGES = ({"batch": 1, "height": 64, "width": 32}, {"batch": 2, "height": 32, "width": 96})
-TINY: dict[str, tuple[dict[str, Any], tuple[dict[str, int], dict[str, int]]]] = {
-    "alexnet": ({"scale": 0.05, "resolution": 63}, ({"batch": 1}, {"batch": 3})),
-    "densenet121": ({"growth": 4, "depths": (2, 2, 2)}, IMAGES),
-    "googlenet": ({"scale": 0.1}, IMAGES),
-    "inception": ({"scale": 0.1}, ({"batch": 1, "height": 75, "width": 80}, {"batch": 2, "height": 91, "width": 75})),
-    "lstm": ({"features": 8, "hidden": 8}, ({"batch": 1, "sequence": 5}, {"batch": 3, "sequence": 2})),
-    "matmul": ({"layers": 3, "width": 16}, ({"batch": 1}, {"batch": 4})),
-    "mobilenet": ({"scale": 0.2}, IMAGES),
-    "nas": ({"channels": 4}, ({"batch": 1, "height": 17, "width": 32}, {"batch": 2, "height": 9, "width": 11})),
-    "randwire": ({"channels": 4, "nodes": 8}, IMAGES),
-    "resnet18": ({"channels": 4}, IMAGES),
-    "resnet50": ({"channels": 4}, IMAGES),
-    "shufflenet": ({"scale": 0.2}, IMAGES),
-    "squeezenet": ({"scale": 0.2}, IMAGES),
-    "transformer": (
-        {"layers": 2, "width": 16, "heads": 2, "vocabulary": 50, "positions": 32},
-        ({"batch": 1, "sequence": 7}, {"batch": 2, "sequence": 32}),
-    ),
-    "unet": ({"channels": 4}, IMAGES),
-    "vgg16": ({"scale": 0.05, "resolution": 64}, ({"batch": 1}, {"batch": 2})),
-    "yolo": ({"channels": 4, "classes": 3}, IMAGES),
-}
+from tests.helpers import TINY
 
 
 def parameters(model: onnx.ModelProto) -> int:

@@ -1,4 +1,4 @@
-// What every part of the placement core shares: integers, the watch that ends long work, and 128-bit helpers.
+// What every part of the placement core shares: integers, the watch that ends long work, and chance.
 #pragma once
 
 #include <atomic>
@@ -16,9 +16,6 @@ __extension__ using Wide = __int128;  // sums of sizes, and sizes times steps: b
 using Index = std::int32_t;
 
 constexpr Int kLargest = std::numeric_limits<Int>::max();
-
-// Raised inside a search to leave it early; never crosses into the interpreter.
-struct Stopped {};
 
 // Says when to stop: a moment in time, or an interruption that `poll` reports (it may also throw).
 // Only the thread that entered from the interpreter asks it; the others are told through atomics.

@@ -73,7 +73,7 @@ class LiveList {
 
 class Indexed {
  public:
-  explicit Indexed(const Columns& columns) : tree_(columns.lowers, columns.uppers, columns.count) {}
+  explicit Indexed(const Columns& columns) : tree_(columns.lowers, columns.count) {}
 
   Int place(Int lower, Int upper, Int size, bool best_fit) {
     overlapping_.clear();

@@ -6,9 +6,8 @@
 
 namespace onnxmem::placement {
 
-IntervalTree::IntervalTree(const Int* lowers, const Int* uppers, std::size_t count) {
+IntervalTree::IntervalTree(const Int* lowers, std::size_t count) {
   // Starts alone are enough as centres: every lifetime contains its own.
-  (void)uppers;
   centres_.assign(lowers, lowers + count);
   std::sort(centres_.begin(), centres_.end());
   centres_.erase(std::unique(centres_.begin(), centres_.end()), centres_.end());

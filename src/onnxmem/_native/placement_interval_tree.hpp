@@ -13,7 +13,7 @@ struct Taken;
 // there it is listed by start and by end, so that a query reads only what it returns.
 class IntervalTree {
  public:
-  IntervalTree(const Int* lowers, const Int* uppers, std::size_t count);
+  IntervalTree(const Int* lowers, std::size_t count);
 
   void insert(Int lower, Int upper, const Taken& taken);
   void collect(Int lower, Int upper, std::vector<Taken>& found) const;

@@ -70,10 +70,13 @@ class Race {
 
   void attempts(unsigned lane) {
     SkylineSearch search(part_, capacity_);
+    Tactician tactician(seed_, lane);
     for (std::uint64_t attempt = lane;; attempt += lanes_) {
       const std::function<bool()> stop = [&] { return cancelled_ || impossible_ || winner_ < attempt; };
       if (stop()) break;
-      const Verdict verdict = search.run(tactics_of(attempt, seed_), patience_of(attempt, part_.count()), stop);
+      const Tactics tactics = tactician.choose(attempt);
+      const Verdict verdict = search.run(tactics, patience_of(attempt, part_.count()), stop);
+      tactician.learn(tactics, search.most_placed());
       if (verdict == Verdict::kImpossible) impossible_ = true;
       if (verdict == Verdict::kFits) {
         const std::lock_guard lock(mutex_);
@@ -104,7 +107,7 @@ class Race {
 
 }  // namespace
 
-Tactics tactics_of(std::uint64_t attempt, std::uint64_t seed) {
+Tactics Tactician::choose(std::uint64_t attempt) {
   using S = SectionRule;
   using B = BufferRule;
   // Different in kind rather than individually best: what one cannot solve, another often solves at once.
@@ -117,24 +120,39 @@ Tactics tactics_of(std::uint64_t attempt, std::uint64_t seed) {
                                                             {S::kSlack, B::kSizeSquared},
                                                             {S::kChoiceByFailures, B::kSectionArea}}};
   Tactics tactics;
-  Random random(mix(seed) ^ attempt);
+  Random random(mix(seed_) ^ attempt);
   tactics.seed = random.next();
   if (attempt < kOpening.size()) {
     tactics.section = kOpening[attempt].first;
     tactics.buffer = kOpening[attempt].second;
     return tactics;
   }
+  if (most_placed_ >= 0 && random_.below(2) == 0) {
+    tactics = closest_;
+    tactics.seed = random.next();
+    tactics.noise = 0.25 + random_.unit();
+    return tactics;
+  }
   tactics.section = static_cast<S>(random.below(6));
   tactics.buffer = static_cast<B>(random.below(7));
-  tactics.look_ahead = random.below(3) > 0;
+  tactics.look_ahead = random.below(10) > 0;
   tactics.noise = 0.5 * static_cast<double>(random.below(3));
   return tactics;
+}
+
+void Tactician::learn(const Tactics& tactics, std::size_t placed) {
+  if (static_cast<double>(placed) >= most_placed_) {
+    most_placed_ = static_cast<double>(placed);
+    closest_ = tactics;
+  } else if (random_.below(8) == 0) {
+    most_placed_ *= 0.98;  // a single lucky attempt should not set the tone for ever
+  }
 }
 
 std::uint64_t patience_of(std::uint64_t attempt, std::size_t buffers) {
   // Short attempts first: most problems fall to a lucky start. Longer ones later, so that proofs come to an end.
   const double growth = std::pow(1.5, static_cast<double>(attempt / 24));
-  return static_cast<std::uint64_t>(std::min((100.0 + 2.0 * static_cast<double>(buffers)) * growth, 1e15));
+  return static_cast<std::uint64_t>(std::min((100.0 + 3.0 * static_cast<double>(buffers)) * growth, 1e15));
 }
 
 RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, Watch& watch) {

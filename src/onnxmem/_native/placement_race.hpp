@@ -19,8 +19,23 @@ constexpr std::size_t kMostForSearch = 2500;
 // The same answer for the same seed and number of lanes, unless the watch ends it.
 RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, Watch& watch);
 
-// The tactics of attempt number `attempt`, and how many decisions it gets.
-Tactics tactics_of(std::uint64_t attempt, std::uint64_t seed);
+// Chooses the tactics of one lane's attempts: different ones at first, later more of what came closest.
+class Tactician {
+ public:
+  Tactician(std::uint64_t seed, unsigned lane) : seed_(seed), random_(mix(seed) ^ mix(lane)) {}
+
+  Tactics choose(std::uint64_t attempt);
+  // What became of it: how many buffers it had placed at its best moment.
+  void learn(const Tactics& tactics, std::size_t placed);
+
+ private:
+  std::uint64_t seed_;
+  Random random_;
+  Tactics closest_;
+  double most_placed_ = -1;
+};
+
+// How many decisions attempt number `attempt` gets.
 std::uint64_t patience_of(std::uint64_t attempt, std::size_t buffers);
 
 }  // namespace onnxmem::placement

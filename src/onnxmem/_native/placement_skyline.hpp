@@ -49,6 +49,8 @@ class SkylineSearch {
 
   const std::vector<Int>& offsets() const { return offset_; }
   std::uint64_t nodes() const { return nodes_; }
+  // How many buffers the last attempt had placed at its best moment.
+  std::size_t most_placed() const { return most_placed_; }
 
  private:
   // What is left between two sections, below a ceiling; `begin` and `end` delimit its buffers in pool_.
@@ -141,7 +143,7 @@ class SkylineSearch {
   std::vector<char> in_valley_;  // per section
   std::vector<Int> slack_;       // per section
   std::uint64_t nodes_ = 0, node_limit_ = 0;
-  std::size_t depth_ = 0;
+  std::size_t depth_ = 0, most_placed_ = 0;
   const std::function<bool()>* stop_ = nullptr;
   bool stopped_ = false;
 };

@@ -27,6 +27,7 @@ Verdict SkylineSearch::run(const Tactics& tactics, std::uint64_t node_limit, con
   stop_ = &stop;
   stopped_ = false;
   depth_ = 0;
+  most_placed_ = 0;
   last_failure_ = -1;
   context_ = {};
   rank_buffers();
@@ -112,6 +113,7 @@ bool SkylineSearch::solve_apart(const Piece& whole) {
 // One decision: what lies on the floor of one section of a valley?
 bool SkylineSearch::branch(const Piece& piece) {
   ++nodes_;
+  most_placed_ = std::max(most_placed_, placed_order_.size());
   if (nodes_ >= node_limit_ || depth_ >= kDeepest || (nodes_ % kPatience == 0 && (*stop_)())) {
     stopped_ = true;
     return false;

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import compare, demo, estimate, measure, plan
+from onnxmem.cli import compare, demo, estimate, measure, plan, release, trace
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -21,7 +21,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for verb in (compare.compare, demo.demo, estimate.estimate, measure.measure, plan.plan):
+for verb in (
+    compare.compare,
+    demo.demo,
+    estimate.estimate,
+    measure.measure,
+    plan.plan,
+    release.release,
+    trace.trace,
+):
     app.command()(verb)
 
 

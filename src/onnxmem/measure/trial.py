@@ -116,12 +116,13 @@ def run_trial(
     memory_limit: int | None,
     model_files: tuple[Path, ...],
     on_phase: OnPhase | None = None,
+    worker: str = "onnxmem.measure.worker",
 ) -> Trial:
     """Start a process for the task and watch it to its end. It has ended when this returns or raises, always."""
     with Limit(memory_limit) as limit, tempfile.TemporaryFile() as said:
         kills = limit.oom_kills()
         spawned = time.monotonic()
-        child = _spawn(said, memory_limit is not None)
+        child = _spawn(said, worker, memory_limit is not None)
         try:
             limit.admit(child.pid)
             log = _Log(spawned)
@@ -158,13 +159,13 @@ def run_trial(
     )
 
 
-def _spawn(said: IO[bytes], limited: bool) -> subprocess.Popen[bytes]:
+def _spawn(said: IO[bytes], worker: str, limited: bool) -> subprocess.Popen[bytes]:
     environment = dict(os.environ)
     if limited:
         # NumPy's BLAS reserves a buffer for each core, which counts against the limit and is never used here.
         environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "onnxmem.measure.worker"],
+        [sys.executable, "-P", "-m", worker],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=said,

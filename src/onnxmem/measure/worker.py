@@ -83,6 +83,9 @@ class Worker:
             self.run_series()
         else:
             self.run_steadily()
+        self.let_go()
+
+    def let_go(self) -> None:
         self.phase("release", self.release)
         if sys.platform == "linux":
             import ctypes  # noqa: PLC0415  it is there already
@@ -229,7 +232,7 @@ def life_for(task: dict[str, Any]) -> type[Worker]:
     return TorchWorker
 
 
-def main() -> None:
+def main(life: type[Worker] = Worker) -> None:
     """Do one task for the parent at the other end of stdin and stdout."""
     # Whatever prints on stdout from here on, a library or a kernel, must not end up between the messages.
     out = os.dup(1)
@@ -246,7 +249,7 @@ def main() -> None:
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
             resource.setrlimit(kind, (value, value))
     try:
-        life_for(task)(task, out).run()
+        (life_for(task) if life is Worker else life)(task, out).run()
     except _Stopped:
         sys.exit(3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def bind(
     for name, number in (dims or {}).items():
         if name not in known:
             raise UsageError(f"the model has no free dimension '{name}'", hint=f"it has: {_listed(known)}")
-        bound[name] = number
+        bound[name] = _checked(name, number)
     for name, shape in (shapes or {}).items():
         if name not in inputs:
             raise UsageError(f"the model has no input '{name}'", hint=f"it has: {_listed(inputs)}")
@@ -77,9 +78,15 @@ def bind(
                     raise UsageError(f"dimension {position} of input '{name}' is fixed at {dim}, not {number}")
                 continue
             (free,) = dim.symbols
-            if bound.setdefault(free, number) != number:
+            if bound.setdefault(free, _checked(free, number)) != number:
                 raise UsageError(f"dimension '{free}' is given as both {bound[free]} and {number}")
     return bound
+
+
+def _checked(name: str, number: int) -> int:
+    if number < 0:
+        raise UsageError(f"dimension '{name}' cannot be {number}")
+    return number
 
 
 def default_dimensions(inputs: Mapping[str, tuple[Dim, ...] | None]) -> dict[str, int]:
@@ -123,7 +130,7 @@ def read_feed_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             return {name: feeds[name].shape for name in feeds.files}
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror or 'it is not an .npz file'}") from error
-    except (ValueError, AttributeError, KeyError) as error:
+    except (ValueError, AttributeError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise UsageError(f"'{path}' is not an .npz file of plain arrays") from error
 
 

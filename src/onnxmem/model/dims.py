@@ -39,6 +39,10 @@ class FloorDiv:
     divisor: Dim
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return f"{_bracketed(self.dividend)}//{_bracketed(self.divisor)}"
 
 
@@ -49,6 +53,10 @@ class Max:
     items: tuple[Dim, ...]
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return f"max({', '.join(map(str, self.items))})"
 
 
@@ -74,6 +82,11 @@ class Expr:
         return hash(self.terms)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        # Terms are sorted by their texts: without remembering them, floors within floors take exponential time.
         return format_terms(self.terms)
 
     def __add__(self, other: Dim) -> Dim:
@@ -104,6 +117,9 @@ class Expr:
 
     def __mod__(self, other: Dim) -> Dim:
         return self - floor_div(self, other) * other
+
+    def __rmod__(self, other: int) -> Dim:
+        return other - floor_div(other, self) * self
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -147,6 +163,9 @@ def floor_div(dividend: Dim, divisor: Dim) -> Dim:
 
 def ceil_div(dividend: Dim, divisor: Dim) -> Dim:
     """`dividend / divisor`, rounded up."""
+    if isinstance(divisor, int) and divisor > 0:
+        # Not -(-a // b), which would come out as H - H//2 where (H + 1)//2 is meant: two names for one dimension.
+        return floor_div(dividend + divisor - 1, divisor)
     return -floor_div(-dividend, divisor)
 
 
@@ -186,12 +205,31 @@ def certainly_at_least(left: Dim, right: Dim, smallest: Mapping[str, int] | None
     lowest = _range(difference, smallest or {})[0]
     if lowest is not None and lowest >= 0:
         return True
+    # A quotient grows with its dividend: (H + 1)//2 >= H//2.
+    pair = _ordered_quotients(difference, smallest)
+    if pair is not None:
+        return certainly_at_least(pair, 0, smallest)
     # A maximum is at least each of its items: min(512, S) <= S is proven this way.
     for monomial, coefficient in difference.terms:
         if coefficient > 0 and len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
             rest = _sum([(difference, 1), (_atom(monomial[0][0]), -coefficient)])
             return any(certainly_at_least(rest + coefficient * item, 0, smallest) for item in monomial[0][0].items)
     return False
+
+
+def _ordered_quotients(difference: Expr, smallest: Mapping[str, int] | None) -> Dim | None:
+    """`difference` less a pair c*(a//n) - c*(b//n) with a >= b, which is not negative; None where there is none."""
+    quotients = [
+        (monomial[0][0], coefficient)
+        for monomial, coefficient in difference.terms
+        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], FloorDiv)
+    ]
+    for more, plus in quotients:
+        for less, minus in quotients:
+            comparable = plus > 0 and minus == -plus and more.divisor == less.divisor and isinstance(more.divisor, int)
+            if comparable and certainly_at_least(more.dividend, less.dividend, smallest):
+                return _sum([(difference, 1), (_atom(more), -plus), (_atom(less), plus)])
+    return None
 
 
 def _range(dim: Dim, smallest: Mapping[str, int]) -> tuple[int | None, int | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onnx import TensorProto
 
 # Bits in memory. Sub-byte types are packed, several to a byte; a tensor is rounded up to whole bytes.
@@ -51,3 +53,13 @@ def bits(elem_type: int) -> int | None:
         return _BITS.get(TensorProto.DataType.Name(elem_type))
     except ValueError:
         return None
+
+
+def tensor_bytes(elem_type: int, shape: Sequence[int]) -> int | None:
+    """Bytes of a dense tensor in memory; None for element types without a fixed size."""
+    width = bits(elem_type)
+    # Python integers: a declared shape may multiply to more than 64 bits hold.
+    count = 1
+    for dim in shape:
+        count *= dim
+    return None if width is None else -(-count * width // 8)

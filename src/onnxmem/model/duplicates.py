@@ -8,10 +8,12 @@ from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 
-from onnx import ModelProto, TensorProto, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_helper
 
-from onnxmem.model.load import external_location, graph_tensors
-from onnxmem.model.weights import is_constant, tensor_bytes
+from onnxmem.errors import ModelError
+from onnxmem.model.dtypes import tensor_bytes
+from onnxmem.model.load import external_location, subgraphs_of
+from onnxmem.model.weights import is_constant
 
 # Scalars and shape vectors repeat in every model; nobody saves memory by merging them.
 _SMALLEST = 1024
@@ -34,17 +36,28 @@ class Duplicates:
 
 def find_duplicates(model: ModelProto, folder: Path) -> tuple[Duplicates, ...]:
     """Groups of equal weights, most wasteful first. Reads only what could be equal by type, shape and beginning."""
-    names = {id(node.attribute[0].t): node.output[0] for node in model.graph.node if is_constant(node)}
     candidates = []
-    for tensor in graph_tensors(model.graph):
+    for name, tensor in _named_tensors(model.graph):
         size = tensor_bytes(tensor.data_type, tensor.dims)
         if size is not None and size >= _SMALLEST:
-            candidates.append(_Stored(tensor.name or names.get(id(tensor), ""), tensor, size, folder))
+            candidates.append(_Stored(name, tensor, size, folder))
     groups = _split([candidates], lambda stored: (stored.tensor.data_type, tuple(stored.tensor.dims)))
     groups = _split(groups, lambda stored: stored.digest(4096))
     groups = _split(groups, lambda stored: stored.digest(stored.size))
     found = [Duplicates(tuple(stored.name for stored in group), group[0].size) for group in groups]
     return tuple(sorted(found, key=lambda group: -group.wasted))
+
+
+def _named_tensors(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    """Every stored tensor under the name by which the graph knows it: a Constant node's is its output's."""
+    yield from ((tensor.name, tensor) for tensor in graph.initializer)
+    yield from ((sparse.values.name, sparse.values) for sparse in graph.sparse_initializer)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.TENSOR:
+                yield node.output[0] if is_constant(node) else attribute.t.name or node.name, attribute.t
+        for subgraph in subgraphs_of(node):
+            yield from _named_tensors(subgraph)
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,12 @@ class _Stored:
         elif self.tensor.HasField("raw_data"):
             yield self.tensor.raw_data[:length]
         else:
-            yield numpy_helper.to_array(self.tensor).tobytes()[:length]
+            try:
+                array = numpy_helper.to_array(self.tensor)
+            except (ValueError, TypeError) as error:
+                raise ModelError(f"the data of '{self.name}' do not fit its type and shape") from error
+            # Back to a tensor, because raw data packs what arrays do not: two 4-bit numbers to a byte.
+            yield numpy_helper.from_array(array).raw_data[:length]
 
 
 def _split(groups: Iterable[list[_Stored]], key: Callable[[_Stored], Hashable]) -> list[list[_Stored]]:

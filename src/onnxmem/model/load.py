@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from onnxmem.errors import ExternalDataError, ModelError, UsageError
+from onnxmem.model.dtypes import tensor_bytes
 
 _PROTOBUF_LIMIT = 2**31
 
@@ -23,20 +24,67 @@ def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
     """The model with its local functions inlined, once nothing about it is wrong."""
     if not model.graph.node:
         raise ModelError(f"'{name}' has an empty graph: there is nothing to run")
+    if not all(isinstance(text, str) for text in _texts(model)):
+        # Protobuf hands out what is not UTF-8 as bytes.
+        raise ModelError(f"'{name}' is damaged: a name in it is not text")
     check_structure(model.graph, set())
     for tensor in all_tensors(model):
+        if any(dim < 0 for dim in tensor.dims):
+            raise ModelError(f"tensor '{tensor.name}' has a negative dimension")
         if tensor.data_location == TensorProto.EXTERNAL:
             external_location(tensor, folder)
-    if model.functions:
-        # Local functions are calls; what runs, and takes memory, is their bodies.
-        from onnx import inliner  # noqa: PLC0415
+    return _inlined(model, name) if model.functions else model
 
+
+def _inlined(model: ModelProto, name: str) -> ModelProto:
+    """Local functions are calls; what runs, and takes memory, is their bodies."""
+    from onnx import inliner  # noqa: PLC0415
+
+    try:
         model = inliner.inline_local_functions(model)
+    except (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise ModelError(f"the local functions of '{name}' cannot be followed: {said}") from error
+    check_structure(model.graph, set())
     return model
+
+
+def _texts(model: ModelProto) -> Iterator[object]:
+    """Every name in a model."""
+    yield from (entry.domain for entry in model.opset_import)
+    yield from _graph_texts(model.graph)
+    for function in model.functions:
+        yield from (function.domain, function.name, *function.input, *function.output, *function.attribute)
+        for node in function.node:
+            yield from _node_texts(node)
+
+
+def _graph_texts(graph: GraphProto) -> Iterator[object]:
+    yield graph.name
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)):
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    for node in graph.node:
+        yield from _node_texts(node)
+
+
+def _node_texts(node: NodeProto) -> Iterator[object]:
+    yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+    for attribute in node.attribute:
+        yield from (attribute.name, attribute.ref_attr_name)
+        yield from (text for entry in attribute.t.external_data for text in (entry.key, entry.value))
+    for graph in subgraphs_of(node):
+        yield from _graph_texts(graph)
 
 
 def _parse(path: Path) -> ModelProto:
     try:
+        if path.exists() and not path.is_file():
+            # A device may have no end.
+            raise UsageError(f"cannot read '{path}': it is {'a directory' if path.is_dir() else 'not a file'}")
         with path.open("rb") as file:
             head = file.read(64)
             if head[4:8] == b"ORTM":
@@ -70,6 +118,7 @@ def check_structure(graph: GraphProto, outer: set[str]) -> None:
     if len(fed) != len(graph.input) or len(constants) != len(graph.initializer) + len(graph.sparse_initializer):
         raise ModelError(f"an input or initializer name appears twice{where}")
     for index, node in enumerate(graph.node):
+        _check_node(node, where)
         for name in filter(None, node.output):
             if name in produced or name in fed or name in constants:
                 raise ModelError(f"tensor '{name}' is defined twice{where}")
@@ -85,6 +134,43 @@ def check_structure(graph: GraphProto, outer: set[str]) -> None:
         if value.name not in known and value.name not in produced:
             raise ModelError(f"output '{value.name}' is produced by nothing{where}")
     _check_acyclic(graph, produced, where)
+
+
+_CONSTANT_KINDS = {
+    "value": onnx.AttributeProto.TENSOR,
+    "sparse_value": onnx.AttributeProto.SPARSE_TENSOR,
+    "value_int": onnx.AttributeProto.INT,
+    "value_ints": onnx.AttributeProto.INTS,
+    "value_float": onnx.AttributeProto.FLOAT,
+    "value_floats": onnx.AttributeProto.FLOATS,
+    "value_string": onnx.AttributeProto.STRING,
+    "value_strings": onnx.AttributeProto.STRINGS,
+}
+
+
+def _check_node(node: NodeProto, where: str) -> None:
+    """A node has all that is later taken for granted."""
+    label = f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
+    if not any(node.output):
+        raise ModelError(f"{label} has no output{where}")
+    if node.domain not in ("", "ai.onnx"):
+        return
+    kinds = {attribute.name: attribute.type for attribute in node.attribute}
+    graphs = list(subgraphs_of(node))
+    if node.op_type == "Constant":
+        (name, kind), *more = [*kinds.items()] or [("", 0)]
+        sound = not more and _CONSTANT_KINDS.get(name) == kind and len(node.attribute) == 1 and bool(node.output[0])
+    elif node.op_type == "If":
+        sound = len(graphs) == 2 and len(node.input) == 1
+    elif node.op_type == "Loop":
+        sound = len(graphs) == 1 and len(graphs[0].input) >= 2 and len(graphs[0].output) >= 1 and len(node.input) >= 2
+    elif node.op_type == "Scan":
+        scanned = next((attribute.i for attribute in node.attribute if attribute.name == "num_scan_inputs"), 0)
+        sound = len(graphs) == 1 and 1 <= scanned <= len(node.input)
+    else:
+        return
+    if not sound:
+        raise ModelError(f"{label} lacks what its operator needs{where}")
 
 
 def _check_acyclic(graph: GraphProto, produced: dict[str, int], where: str) -> None:
@@ -158,16 +244,21 @@ def _node_tensors(node: NodeProto) -> Iterator[TensorProto]:
 
 
 def external_location(tensor: TensorProto, folder: Path) -> tuple[Path, int, int | None]:
-    """File, offset and length of a tensor's external data, checked to exist and to lie inside the model's folder."""
+    """File, offset and length of a tensor's external data, checked to be there, whole, and in the model's folder."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     path = folder / location
-    if not location or Path(location).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+        exists = path.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # too long a name, a null byte in it, links in a circle
+        raise ExternalDataError(f"tensor '{tensor.name}' keeps its data in '{location}', which is no file") from error
+    if not location or Path(location).is_absolute() or not inside:
         raise ExternalDataError(
             f"tensor '{tensor.name}' keeps its data in '{location}', outside the model's folder",
             hint="onnxmem reads external data only from the folder of the model and below",
         )
-    if not path.is_file():
+    if not exists:
         raise ExternalDataError(
             f"the external data file '{location}' of tensor '{tensor.name}' is missing",
             hint=f"put it into '{folder}', beside the model",
@@ -182,4 +273,19 @@ def external_location(tensor: TensorProto, folder: Path) -> tuple[Path, int, int
             f"the external data file '{location}' is truncated: tensor '{tensor.name}' ends at byte "
             f"{offset + (length or 0)}, the file at {size}"
         )
+    needed = tensor_bytes(tensor.data_type, tensor.dims)
+    if needed is not None and length is not None and length != needed:
+        raise ExternalDataError(
+            f"tensor '{tensor.name}' takes {needed} bytes by its shape, but its external data has {length}"
+        )
+    if offset + (needed or 0) > size:
+        raise ExternalDataError(f"the external data file '{location}' is too short for tensor '{tensor.name}'")
     return path, offset, length
+
+
+def read_external(tensor: TensorProto, folder: Path, size: int) -> bytes:
+    """The first `size` bytes of a tensor's external data."""
+    path, offset, _ = external_location(tensor, folder)
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(size)

@@ -17,7 +17,8 @@ from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
 from onnxmem.model.optimize import LEVELS, node_numbers, optimize
-from onnxmem.model.shapes import Scope, TensorType, infer_shapes
+from onnxmem.model.shapes import infer_shapes
+from onnxmem.model.tensor_types import Scope, TensorType
 from onnxmem.model.weights import is_constant, read_weights
 from onnxmem.unknown import Unknown
 
@@ -92,8 +93,8 @@ class Model:
                 if view == "optimized":
                     raise
                 notes.append(f"{error}; this is the graph as in the file")
-        known = {name: (bindings or {}).get(name, symbol(name)) for name in self.dimensions}
-        scope, reasons = self._infer(proto, shapes, known, time_limit)
+        names = {name: substitute(symbol(name), bindings or {}) for name in self.dimensions}
+        scope, reasons = self._infer(proto, shapes, names, time_limit)
         graph = _build(proto.graph, scope, reasons, self.folder if seen == "raw" else None)
         if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
             # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
@@ -117,9 +118,13 @@ class Model:
         return self._cache[key]
 
     def _infer(
-        self, proto: ModelProto, shapes: Mapping[str, tuple[Dim, ...]], known: Mapping[str, Dim], time_limit: float
+        self,
+        proto: ModelProto,
+        shapes: Mapping[str, tuple[Dim, ...]],
+        names: Mapping[str, Dim],
+        time_limit: float,
     ) -> tuple[Scope, dict[str, str]]:
-        scope, reasons = infer_shapes(proto, shapes, known=known, time_limit=time_limit)
+        scope, reasons = infer_shapes(proto, shapes, names=names, time_limit=time_limit)
         complete = all(_known(kind) for kind in scope.types.values())
         if complete or len(_numeric(shapes)) < len(self.inputs):
             return scope, reasons
@@ -132,7 +137,7 @@ class Model:
         richer.CopyFrom(proto)
         del richer.graph.value_info[:]
         richer.graph.value_info.extend(told.graph.value_info)
-        return infer_shapes(richer, shapes, known=known, time_limit=time_limit)
+        return infer_shapes(richer, shapes, names=names, time_limit=time_limit)
 
 
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import ModelProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
-from onnxmem.model.weights import constant_value, is_constant, tensor_bytes
+from onnxmem.model.dtypes import tensor_bytes
+from onnxmem.model.load import read_external, subgraphs_of
+from onnxmem.model.weights import constant_value, is_constant
 
 LEVELS = ("disabled", "basic", "extended", "layout", "all")
 
@@ -29,6 +31,9 @@ _LARGEST_KEPT_INTEGERS = 4 * 1024 * 1024
 _ORT_FORMAT_LIMIT = 2**31 - 2**24
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 _ZEROS = "zeros.bin"
+_MARK = "onnxmem.mark"
+# ONNX Runtime infers no shapes for functions over older operator sets, and refuses them.
+_FIRST_WITH_FUNCTIONS = 9
 
 
 def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
@@ -38,7 +43,7 @@ def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tu
     """
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         source, target = Path(temporary, "skeleton.onnx"), Path(temporary, "optimized.onnx")
-        write_skeleton(model, folder, source, fixed)
+        write_skeleton(model, folder, source, fixed, marked=True)
         _run_optimizer(source, target, level)
         return onnx.load_model(target, load_external_data=False)
 
@@ -107,37 +112,30 @@ def _run_optimizer(source: Path, target: Path, level: str, *, ort_format: bool =
             ) from error
 
 
-def write_skeleton(model: ModelProto, folder: Path, path: Path, fixed: Mapping[str, tuple[int, ...]]) -> None:
-    """Write `model` with its large weights as zeros, and with `fixed` input shapes in it."""
+def write_skeleton(
+    model: ModelProto, folder: Path, path: Path, fixed: Mapping[str, tuple[int, ...]], *, marked: bool = False
+) -> None:
+    """Write `model` with its large weights as zeros, and with `fixed` input shapes in it.
+
+    With `marked`, ONNX Runtime will always write down what it knows of shapes.
+    """
     skeleton, largest = ModelProto(), 0
     skeleton.CopyFrom(_without_tensors(model))
     stored = list(model.graph.initializer)
     # ONNX Runtime turns Constant nodes into initializers before anything else; doing it here lets large ones shrink.
     for node in model.graph.node:
-        if not is_constant(node):
-            skeleton.graph.node.append(node)
-            continue
-        value = constant_value(node)
+        value = constant_value(node) if is_constant(node) else None
         if isinstance(value, TensorProto):
             named = TensorProto()
             named.CopyFrom(value)
             named.name = node.output[0]
             stored.append(named)
         else:
-            skeleton.graph.node.append(node)
+            kept = skeleton.graph.node.add()
+            kept.CopyFrom(node)
+            largest = max(largest, _shrink_inside(kept, folder))
     for tensor in stored:
-        size = tensor_bytes(tensor.data_type, tensor.dims) or 0
-        limit = _LARGEST_KEPT if tensor.data_type in _FLOATS else _LARGEST_KEPT_INTEGERS
-        if size <= limit:
-            kept = skeleton.graph.initializer.add()
-            kept.CopyFrom(tensor)
-            if kept.data_location == TensorProto.EXTERNAL:
-                onnx.external_data_helper.load_external_data_for_tensor(kept, str(folder))
-                kept.data_location = TensorProto.DEFAULT
-                del kept.external_data[:]
-        else:
-            largest = max(largest, size)
-            skeleton.graph.initializer.append(_zeros(tensor, size))
+        largest = max(largest, _shrink(skeleton.graph.initializer.add(), tensor, folder))
     # ONNX Runtime saves the shapes it inferred only of tensors that are listed; an empty entry is enough.
     listed = {v.name for v in (*skeleton.graph.value_info, *skeleton.graph.output, *skeleton.graph.input)}
     made = (name for node in skeleton.graph.node for name in node.output if name)
@@ -145,9 +143,61 @@ def write_skeleton(model: ModelProto, folder: Path, path: Path, fixed: Mapping[s
     for value in skeleton.graph.input:
         for dim, number in zip(value.type.tensor_type.shape.dim, fixed.get(value.name, ()), strict=False):
             dim.dim_value = number
+    if marked:
+        _mark(skeleton)
     path.write_bytes(skeleton.SerializeToString())
     with path.with_name(_ZEROS).open("wb") as zeros:
         zeros.truncate(largest)
+
+
+def _mark(skeleton: ModelProto) -> None:
+    """Add something that ONNX Runtime is sure to remove: a graph it did not change it writes back as it was given.
+
+    A call of a local function is replaced by the function's body at every level; this body is a constant nobody reads.
+    """
+    opset = next((entry.version for entry in skeleton.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    if opset < _FIRST_WITH_FUNCTIONS:
+        return
+    body = helper.make_node("Constant", [], ["mark"], value=helper.make_tensor("", TensorProto.INT64, [], [0]))
+    skeleton.functions.append(
+        helper.make_function(_MARK, "Mark", [], ["mark"], [body], [helper.make_opsetid("", opset)])
+    )
+    skeleton.opset_import.append(helper.make_opsetid(_MARK, 1))
+    skeleton.graph.node.append(helper.make_node("Mark", [], [_MARK], domain=_MARK))
+
+
+def _shrink(target: TensorProto, tensor: TensorProto, folder: Path) -> int:
+    """Make `target` what `tensor` is to the optimizer; the bytes of zeros it needs, if it became zeros."""
+    size = tensor_bytes(tensor.data_type, tensor.dims) or 0
+    if size > (_LARGEST_KEPT if tensor.data_type in _FLOATS else _LARGEST_KEPT_INTEGERS):
+        target.CopyFrom(_zeros(tensor, size))
+        return size
+    if target is not tensor:
+        target.CopyFrom(tensor)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        _embed(target, folder, size)
+    return 0
+
+
+def _embed(tensor: TensorProto, folder: Path, size: int) -> None:
+    content = read_external(tensor, folder, size)
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.DEFAULT
+    tensor.raw_data = content
+
+
+def _shrink_inside(node: NodeProto, folder: Path) -> int:
+    """The same for what a node's subgraphs store. Attributes stay as they are: ONNX Runtime wants their values."""
+    largest = 0
+    for graph in subgraphs_of(node):
+        for tensor in graph.initializer:
+            largest = max(largest, _shrink(tensor, tensor, folder))
+        for inner in graph.node:
+            largest = max(largest, _shrink_inside(inner, folder))
+    for attribute in node.attribute:
+        if attribute.t.data_location == TensorProto.EXTERNAL:
+            _embed(attribute.t, folder, tensor_bytes(attribute.t.data_type, attribute.t.dims) or 0)
+    return largest
 
 
 def _without_tensors(model: ModelProto) -> ModelProto:

@@ -1,4 +1,4 @@
-"""Output shapes where ONNX's own schemas stop: arithmetic on named dimensions, and ONNX Runtime's extra operators.
+"""Output shapes where ONNX's own schemas stop: arithmetic on named dimensions.
 
 Each rule gives the shapes of a node's outputs; a dimension it cannot tell is None. `shapes.py` asks ONNX first and
 takes from here only what is still missing.
@@ -10,8 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from onnxmem.model.dims import Dim, ceil_div, certainly_at_least, floor_div, maximum, minimum, product, total
-from onnxmem.model.values import Undecided, Value, entries_of
+import numpy as np
+
+from onnxmem.model.dims import (
+    Dim,
+    ceil_div,
+    certainly_at_least,
+    evaluate,
+    floor_div,
+    maximum,
+    minimum,
+    product,
+    symbols_of,
+    total,
+)
+from onnxmem.model.values import TO_THE_END, Undecided, Value, entries_of
 
 Shape: TypeAlias = "tuple[Dim | None, ...] | None"
 
@@ -50,14 +63,14 @@ class Call:
 Rule: TypeAlias = Callable[[Call], Sequence[Shape]]
 
 
-def infer(call: Call, domain: str) -> Sequence[Shape] | None:
+def infer(call: Call, rules: Mapping[str, Rule]) -> Sequence[Shape] | None:
     """The shapes of a node's outputs as far as they follow from its inputs, or None."""
-    rule = _RULES.get(call.op_type) if domain == "" else _CONTRIB_RULES.get(call.op_type)
+    rule = rules.get(call.op_type)
     if rule is None:
         return None
     try:
         return rule(call)
-    except (Undecided, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (Undecided, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError):
         return None
 
 
@@ -89,7 +102,7 @@ def _elementwise(call: Call) -> Sequence[Shape]:
     return [broadcast(*(call.shape(i) for i in range(len(call.shapes))))]
 
 
-def _same(call: Call) -> Sequence[Shape]:
+def same(call: Call) -> Sequence[Shape]:
     return [call.shape(0)] * call.outputs
 
 
@@ -102,28 +115,34 @@ def _window(call: Call, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[D
     auto_pad = attributes.get("auto_pad", "NOTSET")
     result: list[Dim | None] = []
     for axis, extent in enumerate(spatial):
-        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        stride, reach = strides[axis], (kernel[axis] - 1) * dilations[axis] + 1
+        before: Dim = 0 if auto_pad == "VALID" else pads[axis]
+        padding: Dim = 0 if auto_pad == "VALID" else pads[axis] + pads[axis + rank]
         if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            result.append(ceil_div(extent, strides[axis]))
-            continue
-        before, after = (0, 0) if auto_pad == "VALID" else (pads[axis], pads[axis + rank])
-        room = extent + before + after - reach
-        if not attributes.get("ceil_mode", 0):
-            result.append(floor_div(room, strides[axis]) + 1)
-        elif reach >= strides[axis] + after:
-            result.append(ceil_div(room, strides[axis]) + 1)
+            wanted = ceil_div(extent, stride)
+            if "Pool" not in call.op_type or dilations[axis] == 1:
+                result.append(wanted)
+                continue
+            # ONNX Runtime pads a pool as if it were not dilated: too little, or even less than nothing.
+            padding = (wanted - 1) * stride + kernel[axis] - extent
+            before = floor_div(padding + (auto_pad == "SAME_LOWER"), 2)
+        room = extent + padding - reach
+        if attributes.get("ceil_mode", 0):
+            # A last window that would begin in the padding behind is dropped: of ceil((room + stride) / stride) and
+            # ceil((extent + before) / stride), the smaller.
+            result.append(ceil_div(extent + before + minimum(room + stride - extent - before, 0), stride))
         else:
-            result.append(None)  # a last window beginning in the padding is dropped; whether there is one depends
+            result.append(floor_div(room, stride) + 1)
     return result
 
 
-def _conv(call: Call) -> Sequence[Shape]:
+def conv(call: Call) -> Sequence[Shape]:
     data, weight = call.shape(0), call.shape(1)
     kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
     return [(data[0], weight[0], *_window(call, data[2:], kernel))]
 
 
-def _qlinear_conv(call: Call) -> Sequence[Shape]:
+def qlinear_conv(call: Call) -> Sequence[Shape]:
     data, weight = call.shape(0), call.shape(3)
     kernel = call.attributes.get("kernel_shape") or [_int(dim) for dim in weight[2:]]
     if call.attributes.get("channels_last"):
@@ -131,17 +150,12 @@ def _qlinear_conv(call: Call) -> Sequence[Shape]:
     return [(data[0], weight[0], *_window(call, data[2:], kernel))]
 
 
-def _pool(call: Call) -> Sequence[Shape]:
+def pool(call: Call) -> Sequence[Shape]:
     data = call.shape(0)
     kernel = call.attributes["kernel_shape"]
     if call.attributes.get("channels_last"):
         return [(data[0], *_window(call, data[1:-1], kernel), data[-1])]
     return [(*data[:2], *_window(call, data[2:], kernel))] * call.outputs
-
-
-def _global_pool(call: Call) -> Sequence[Shape]:
-    data = call.shape(0)
-    return [(*data[:2], *[1] * (len(data) - 2))]
 
 
 def _conv_transpose(call: Call) -> Sequence[Shape]:
@@ -154,17 +168,11 @@ def _conv_transpose(call: Call) -> Sequence[Shape]:
     strides, dilations = attributes.get("strides") or [1] * rank, attributes.get("dilations") or [1] * rank
     pads, extra = attributes.get("pads") or [0] * (2 * rank), attributes.get("output_padding") or [0] * rank
     same = attributes.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
-    spatial = [
-        data[2 + axis] * strides[axis]
-        if same
-        else (data[2 + axis] - 1) * strides[axis]
-        + extra[axis]
-        + (kernel[axis] - 1) * dilations[axis]
-        + 1
-        - pads[axis]
-        - pads[axis + rank]
-        for axis in range(rank)
-    ]
+    spatial: list[Dim] = []
+    for axis, extent in enumerate(data[2:]):
+        whole = (extent - 1) * strides[axis] + extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        # ONNX wants extent * stride of "same"; ONNX Runtime crops to that, but does not add what is missing.
+        spatial.append(minimum(whole, extent * strides[axis]) if same else whole - pads[axis] - pads[axis + rank])
     return [(data[0], channels, *spatial)]
 
 
@@ -209,31 +217,45 @@ def _slice(call: Call) -> Sequence[Shape]:
 
 def _slice_extent(extent: Dim, start: Dim, end: Dim, step: int) -> Dim:
     if step < 0:
-        # Walking backwards: positions counted from the last element, [extent-1 … 0].
-        first = extent - 1 if isinstance(start, int) and start >= _TO_THE_END else start
-        if isinstance(first, int) and first < 0:
-            first = extent + first
-        beyond = -1 if isinstance(end, int) and end <= -_TO_THE_END else end
-        if isinstance(beyond, int) and beyond < -1:
-            beyond = maximum(-1, extent + beyond)
-        elif end == -1:
-            beyond = extent - 1
-        return maximum(0, ceil_div(minimum(first, extent - 1) - beyond, -step))
-    return maximum(0, ceil_div(_clamped(end, extent) - _clamped(start, extent), step))
+        # Walking backwards: from at most the last element down to at least -1, the place before the first.
+        first = _position(start, extent, 0, extent - 1)
+        beyond = -1 if end in TO_THE_END else _position(end, extent, -1, extent)
+        return maximum(0, ceil_div(first - beyond, -step))
+    return maximum(0, ceil_div(_position(end, extent, 0, extent) - _position(start, extent, 0, extent), step))
 
 
 # Exporters write "to the end" as some huge number; no dimension is that long.
-_TO_THE_END = 10**9
+_HUGE = 10**9
 
 
-def _clamped(position: Dim, extent: Dim) -> Dim:
-    if isinstance(position, int) and position >= _TO_THE_END:
-        return extent
-    if isinstance(position, int) and position < 0:
-        position = maximum(0, extent + position)
-    if certainly_at_least(extent, position):
-        return position
-    return minimum(position, extent)
+def _position(position: Dim, extent: Dim, lowest: Dim, highest: Dim) -> Dim:
+    """A place in a dimension: counted from the end where it is negative, and no further than to the limits."""
+    if isinstance(position, int) and abs(position) >= _HUGE:
+        return highest if position > 0 else lowest
+    if certainly_at_least(-1, position):
+        position = extent + position
+    elif not certainly_at_least(position, 0) and not _sign_is_of_no_account(position, extent):
+        raise Undecided  # its sign decides which end it is counted from
+    return minimum(maximum(position, lowest), highest)
+
+
+def _sign_is_of_no_account(position: Dim, extent: Dim) -> bool:
+    """Is it negative only where, counted from the end, it still lies before the beginning?
+
+    So it is with 160*((N + 80)//160) - 80 in a dimension of N: it is no use to know the sign for N < 80.
+    """
+    names = symbols_of(position) | symbols_of(extent)
+    if len(names) != 1 or not certainly_at_least(position, 0, dict.fromkeys(names, _SMALL)):
+        return False
+    for number in range(1, _SMALL):
+        values = dict.fromkeys(names, number)
+        place = evaluate(position, values)
+        if place < 0 < evaluate(extent, values) + place + 1:
+            return False
+    return True
+
+
+_SMALL = 1024
 
 
 def _pad(call: Call) -> Sequence[Shape]:
@@ -270,7 +292,7 @@ def _resize(call: Call) -> Sequence[Shape]:
 
 def _scaled(extent: Dim, scale: Any) -> Dim | None:
     if isinstance(extent, int):
-        return int(extent * scale)
+        return int(np.float32(extent) * np.float32(scale))  # 10 * 1.9 is 19 as ONNX Runtime rounds, 18.999… otherwise
     if float(scale).is_integer():
         return extent * int(scale)
     inverse = 1 / float(scale)
@@ -326,28 +348,8 @@ def matmul(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return (*batch, *(left[-2:-1] if len(left) > 1 else ()), *(right[-1:] if len(right) > 1 else ()))
 
 
-def _matmul(call: Call) -> Sequence[Shape]:
+def matmul_rule(call: Call) -> Sequence[Shape]:
     return [matmul(call.shape(0), call.shape(1))]
-
-
-def _fused_matmul(call: Call) -> Sequence[Shape]:
-    left, right = call.shape(0), call.shape(1)
-    if call.attributes.get("transBatchA") or call.attributes.get("transBatchB"):
-        raise Undecided
-    if call.attributes.get("transA"):
-        left = (*left[:-2], left[-1], left[-2])
-    if call.attributes.get("transB"):
-        right = (*right[:-2], right[-1], right[-2])
-    return [matmul(left, right)]
-
-
-def _fused_gemm(call: Call) -> Sequence[Shape]:
-    left, right = call.shape(0), call.shape(3 if call.op_type == "QGemm" else 1)
-    return [(left[1 if call.attributes.get("transA") else 0], right[0 if call.attributes.get("transB") else 1])]
-
-
-def _matmul_nbits(call: Call) -> Sequence[Shape]:
-    return [(*call.shape(0)[:-1], call.attributes["N"])]
 
 
 def _layer_norm(call: Call) -> Sequence[Shape]:
@@ -357,80 +359,20 @@ def _layer_norm(call: Call) -> Sequence[Shape]:
     return [data, statistics, statistics][: call.outputs]
 
 
-def _skip_layer_norm(call: Call) -> Sequence[Shape]:
-    data = call.shape(0)
-    statistics = (*data[:-1], 1)
-    return [data, statistics, statistics, data][: call.outputs]
-
-
-def _attention(call: Call) -> Sequence[Shape]:
-    batch, sequence = call.shape(0)[:2]
-    sizes = call.attributes.get("qkv_hidden_sizes")
-    hidden = sizes[2] if sizes else floor_div(call.shape(1)[1], 3)
-    return [(batch, sequence, hidden), *[None] * (call.outputs - 1)]
-
-
-def _multi_head_attention(call: Call) -> Sequence[Shape]:
-    query = call.shape(0)
-    if len(query) != 3:
-        raise Undecided
-    value = call.shape(2) if call.has(2) else query
-    return [(*query[:2], value[2] if len(value) == 3 else query[2]), *[None] * (call.outputs - 1)]
-
-
-def _embed_layer_norm(call: Call) -> Sequence[Shape]:
-    ids, hidden = call.shape(0), call.shape(2)[1]
-    return [(*ids, hidden), (ids[0],), (*ids, hidden)][: call.outputs]
-
-
-def _quantized_lstm(call: Call) -> Sequence[Shape]:
-    steps, batch = call.shape(0)[:2]
-    hidden, directions = call.attributes["hidden_size"], call.shape(1)[0]
-    state = (directions, batch, hidden)
-    return [(steps, directions, batch, hidden), state, state][: call.outputs]
-
-
-def _qlinear_elementwise(call: Call) -> Sequence[Shape]:
-    return [broadcast(call.shape(0), call.shape(3))]
-
-
-def _qlinear_concat(call: Call) -> Sequence[Shape]:
-    parts = [call.shape(i) for i in range(2, len(call.shapes), 3)]
-    axis = call.attributes["axis"] % len(parts[0])
-    return [(*parts[0][:axis], total(part[axis] for part in parts), *parts[0][axis + 1 :])]
-
-
-def _reorder_input(call: Call) -> Sequence[Shape]:
-    # ONNX Runtime reorders only whole blocks of channels, so their number does not change.
-    data = call.shape(0)
-    return [(data[0], data[-1], *data[1:-1]) if call.attributes.get("channels_last") else data]
-
-
-def _reorder_output(call: Call) -> Sequence[Shape]:
-    data, channels = call.shape(0), call.attributes["channels"]
-    if call.attributes.get("channels_last"):
-        return [(data[0], *data[2:], channels)]
-    return [(data[0], channels, *data[2:])]
-
-
-def _nchwc_upsample(call: Call) -> Sequence[Shape]:
-    return [tuple(dim * times for dim, times in zip(call.shape(0), call.attributes["scales"], strict=True))]
-
-
 _BROADCASTING = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Max", "Min", "Mean", "Sum", "And", "Or", "Xor"),
     *("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Where", "BitwiseAnd", "BitwiseOr"),
     *("BitwiseXor", "BitShift"),
 )
 
-_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     **dict.fromkeys(_BROADCASTING, _elementwise),
-    "Conv": _conv,
-    "ConvInteger": _conv,
-    "QLinearConv": _qlinear_conv,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-    "LpPool": _pool,
+    "Conv": conv,
+    "ConvInteger": conv,
+    "QLinearConv": qlinear_conv,
+    "MaxPool": pool,
+    "AveragePool": pool,
+    "LpPool": pool,
     "ConvTranspose": _conv_transpose,
     "Concat": _concat,
     "Reshape": _reshape,
@@ -448,33 +390,9 @@ _RULES: dict[str, Rule] = {
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
     "STFT": _stft,
-    "MatMul": _matmul,
-    "Dropout": _same,
+    "MatMul": matmul_rule,
+    "Dropout": same,
     # ONNX Runtime puts these into graphs whose opset does not have them.
     "LayerNormalization": _layer_norm,
     "SimplifiedLayerNormalization": _layer_norm,
-}
-
-_CONTRIB_RULES: dict[str, Rule] = {
-    **dict.fromkeys(["Gelu", "FastGelu", "BiasGelu", "QuickGelu", "RotaryEmbedding"], _same),
-    **dict.fromkeys(["QLinearSigmoid", "QLinearLeakyRelu"], _same),
-    **dict.fromkeys(["QLinearSoftmax", "QuantizeLinear", "DequantizeLinear", "BiasAdd", "BiasSoftmax"], _same),
-    **dict.fromkeys(["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"], _skip_layer_norm),
-    **dict.fromkeys(["QLinearAdd", "QLinearMul"], _qlinear_elementwise),
-    **dict.fromkeys(["FusedGemm", "QGemm"], _fused_gemm),
-    **dict.fromkeys(["DynamicQuantizeMatMul", "MatMulInteger16", "MatMulIntegerToFloat"], _matmul),
-    **dict.fromkeys(["MaxPool", "AveragePool", "NhwcMaxPool", "QLinearAveragePool"], _pool),
-    **dict.fromkeys(["GlobalMaxPool", "GlobalAveragePool", "QLinearGlobalAveragePool"], _global_pool),
-    **dict.fromkeys(["Conv", "FusedConv"], _conv),
-    "QLinearConv": _qlinear_conv,
-    "QLinearConcat": _qlinear_concat,
-    "FusedMatMul": _fused_matmul,
-    "MatMulNBits": _matmul_nbits,
-    "Attention": _attention,
-    "MultiHeadAttention": _multi_head_attention,
-    "EmbedLayerNormalization": _embed_layer_norm,
-    "DynamicQuantizeLSTM": _quantized_lstm,
-    "ReorderInput": _reorder_input,
-    "ReorderOutput": _reorder_output,
-    "Upsample": _nchwc_upsample,
 }

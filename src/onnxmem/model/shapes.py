@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -24,69 +24,48 @@ from onnx import (
     SparseTensorProto,
     TensorProto,
     TypeProto,
+    checker,
     defs,
     helper,
     numpy_helper,
     shape_inference,
 )
 
+from onnxmem.errors import ModelError
 from onnxmem.model import shape_rules, values
+from onnxmem.model.contrib_rules import CONTRIB_RULES
 from onnxmem.model.dims import Dim, Expr, symbol
-from onnxmem.model.load import subgraphs_of
+from onnxmem.model.load import node_reads, subgraphs_of
+from onnxmem.model.shape_rules import RULES
+from onnxmem.model.tensor_types import Partial, Scope, TensorType, either, partial_of
 from onnxmem.model.values import LARGEST_VALUE, Value
 from onnxmem.model.weights import constant_value, is_constant
 
-# ONNX 1.23 takes a one-sided STFT (the default) for a two-sided one, and doubles its size.
-_WRONG_IN_ONNX = {"STFT"}
+# Here ONNX's own inference is wrong, or ONNX Runtime does something else: 1.23 takes a one-sided STFT (the default) for
+# a two-sided one, and doubles its size; slices backwards "to the end" are not empty; "same" padding of a transposed
+# convolution adds nothing, and of a pool forgets the dilation; Resize multiplies in single precision.
+_WRONG_IN_ONNX = {"STFT", "Slice", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Resize"}
+
+_FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 
 # Larger constants are data, not shapes: ONNX's schemas have no use for them.
 _LARGEST_INPUT_DATA = 1024
 
 
-@dataclass(frozen=True)
-class TensorType:
-    """Element type and shape; a shape of None, or a dimension named `?…`, is not known."""
-
-    elem_type: int
-    shape: tuple[Dim, ...] | None
-    reason: str = ""
-    """Why the shape is None."""
-
-
-@dataclass
-class Scope:
-    """What is known of the names of one graph; lookups go on in the graph around it."""
-
-    outer: Scope | None = None
-    types: dict[str, TensorType] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    children: dict[tuple[int, int], Scope] = field(default_factory=dict)
-    """Scopes of subgraphs, by (node, graph within the node)."""
-
-    def type_of(self, name: str) -> TensorType | None:
-        found = self.types.get(name)
-        return found or (self.outer.type_of(name) if self.outer else None)
-
-    def value_of(self, name: str) -> Value | None:
-        # A name of this graph hides the same name outside, known value or not.
-        if name in self.types or self.outer is None:
-            return self.values.get(name)
-        return self.outer.value_of(name)
-
-
 def infer_shapes(
-    model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, known: Mapping[str, Dim], time_limit: float
+    model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, names: Mapping[str, Dim], time_limit: float
 ) -> tuple[Scope, dict[str, str]]:
     """Types of all names, and the reasons behind dimensions named `?…`.
 
-    `inputs` are the graph inputs' shapes; `known` says what the names of their dimensions stand for.
+    `inputs` are the graph inputs' shapes; `names` what the dimension names stand for that mean something outside.
     """
-    inference = _Inference(model, known, time.monotonic() + time_limit, time_limit)
+    inference = _Inference(model, names, time.monotonic() + time_limit, time_limit)
     scope = Scope()
     for value in model.graph.input:
         declared = inference.from_proto(value.type)
         if declared.elem_type or value.name in inputs:
-            scope.types[value.name] = TensorType(declared.elem_type, inputs.get(value.name, declared.shape))
+            shape = inputs.get(value.name, declared.shape)
+            scope.types[value.name] = TensorType(declared.elem_type, shape, declared.reason)
         else:
             scope.types[value.name] = declared
     inference.infer_graph(model.graph, scope)
@@ -96,11 +75,11 @@ def infer_shapes(
 class _Inference:
     """One run over a model."""
 
-    def __init__(self, model: ModelProto, known: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
+    def __init__(self, model: ModelProto, names: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.opset_protos = list(model.opset_import)
         self.ir_version = model.ir_version
-        self.known = known
+        self.names = names
         self.deadline = deadline
         self.time_limit = time_limit
         self.reasons: dict[str, str] = {}
@@ -154,7 +133,7 @@ class _Inference:
         if not proto.tensor_type.HasField("shape"):
             return None
         return [
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self.known.get(dim.dim_param)
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self.names.get(dim.dim_param)
             for dim in proto.tensor_type.shape.dim
         ]
 
@@ -185,7 +164,7 @@ class _Inference:
         small = count <= LARGEST_VALUE and tensor.data_type != TensorProto.STRING
         # Long float constants are weights. Integers of any use to shapes are short, but lookup tables may not be.
         if small and tensor.data_location != TensorProto.EXTERNAL and (count <= 64 or tensor.data_type in (6, 7)):
-            scope.values[name] = numpy_helper.to_array(tensor).astype(object)
+            scope.values[name] = _array(tensor, name).astype(object)
 
     def _give_up(self, node: NodeProto, scope: Scope, declared: Mapping[str, TypeProto]) -> None:
         reason = f"shape inference ran out of its {self.time_limit:g} s"
@@ -204,10 +183,10 @@ class _Inference:
                 scope.types[name] = self._complete(node, found, position, declared.get(name))
 
     def _complete(
-        self, node: NodeProto, found: Sequence[_Partial], position: int, declared: TypeProto | None
+        self, node: NodeProto, found: Sequence[Partial], position: int, declared: TypeProto | None
     ) -> TensorType:
         """What was inferred, gaps filled from what the file declares, and the rest marked unknown."""
-        partial = found[position] if position < len(found) else _Partial(0, None)
+        partial = found[position] if position < len(found) else Partial(0, None)
         if declared is not None and declared.WhichOneof("value") == "tensor_type":
             partial = partial.filled(self._declared_dims(declared), declared.tensor_type.elem_type)
         elif declared is not None and declared.WhichOneof("value") and partial.shape is None:
@@ -221,30 +200,34 @@ class _Inference:
 
     # Operators
 
-    def _infer_operator(self, node: NodeProto, attributes: Mapping[str, Any], scope: Scope) -> list[_Partial]:
+    def _infer_operator(self, node: NodeProto, attributes: Mapping[str, Any], scope: Scope) -> list[Partial]:
         types = [scope.type_of(name) if name else None for name in node.input]
         inputs = [scope.value_of(name) if name else None for name in node.input]
         shapes = [kind.shape if kind else None for kind in types]
         domain = "" if node.domain == "ai.onnx" else node.domain
         opset = self.opsets.get(domain, 1)
         if domain == "" and node.output[0]:
-            value = values.propagate(node.op_type, attributes, inputs, shapes, opset)
+            floats = types[0] is not None and types[0].elem_type in _FLOATS if types else False
+            value = values.propagate(node.op_type, attributes, inputs, shapes, opset, floats=floats)
             if value is not None:
                 scope.values[node.output[0]] = value
         found = self._ask_onnx(node, domain, opset, scope)
+        told = found
         if domain == "" and node.op_type in _WRONG_IN_ONNX:
-            found = [_Partial(partial.elem_type, None) for partial in found]
+            found = [Partial(partial.elem_type, None, partial.reason) for partial in found]
         if len(found) < len(node.output) or any(not partial.complete for partial in found):
             call = shape_rules.Call(node.op_type, attributes, shapes, inputs, len(node.output), opset)
-            ruled = shape_rules.infer(call, domain)
+            ruled = shape_rules.infer(call, RULES if domain == "" else CONTRIB_RULES)
             elem_type = types[0].elem_type if types and types[0] else 0
-            found += [_Partial(0, None)] * (len(node.output) - len(found))
+            found += [Partial(0, None)] * (len(node.output) - len(found))
             if ruled:
                 missing = _output_type(node, elem_type)
                 found = [p.filled(ruled[k] if k < len(ruled) else None, missing) for k, p in enumerate(found)]
+        if node.op_type != "STFT":
+            found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, told, fillvalue=Partial(0, None))]
         return found
 
-    def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[_Partial]:
+    def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[Partial]:
         key = (domain, node.op_type)
         if key not in self.schemas:
             try:
@@ -265,27 +248,27 @@ class _Inference:
             outputs = shape_inference.infer_node_outputs(
                 schema, node, types, data, opset_imports=self.opset_protos, ir_version=self.ir_version
             )
-        except (shape_inference.InferenceError, RuntimeError, ValueError) as error:
-            return [_Partial(0, None, _one_line(error))] * len(node.output)
-        return [self._partial(outputs[name]) if name in outputs else _Partial(0, None) for name in node.output]
+        except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
+            return [Partial(0, None, _one_line(error))] * len(node.output)
+        return [self._partial(outputs[name]) if name in outputs else Partial(0, None) for name in node.output]
 
-    def _partial(self, proto: TypeProto) -> _Partial:
+    def _partial(self, proto: TypeProto) -> Partial:
         if proto.WhichOneof("value") != "tensor_type":
             declared = self.from_proto(proto)
-            return _Partial(0, None, declared.reason)
+            return Partial(0, None, declared.reason)
         if not proto.tensor_type.HasField("shape"):
-            return _Partial(proto.tensor_type.elem_type, None)
+            return Partial(proto.tensor_type.elem_type, None)
         dims = [
             dim.dim_value if dim.HasField("dim_value") else self.dim_of.get(dim.dim_param)
             for dim in proto.tensor_type.shape.dim
         ]
-        return _Partial(proto.tensor_type.elem_type, tuple(dims))
+        return Partial(proto.tensor_type.elem_type, tuple(dims))
 
     # If, Loop, Scan
 
     def _infer_control_flow(
         self, node: NodeProto, index: int, attributes: Mapping[str, Any], scope: Scope
-    ) -> list[_Partial]:
+    ) -> list[Partial]:
         graphs = list(subgraphs_of(node))
         if node.op_type == "If":
             branches = [self._branch(graph, scope, {}) for graph in graphs]
@@ -294,7 +277,7 @@ class _Inference:
                 [branch.type_of(value.name) for value in graph.output]
                 for graph, branch in zip(graphs, branches, strict=True)
             ]
-            return [_either(pair, "the branches of If differ") for pair in zip(*results, strict=False)]
+            return [either(pair, "the branches of If differ") for pair in zip(*results, strict=False)]
         run = self._loop if node.op_type == "Loop" else self._scan
         body, found = run(node, graphs[0], attributes, scope)
         scope.children[index, 0] = body
@@ -309,7 +292,7 @@ class _Inference:
 
     def _loop(
         self, node: NodeProto, body: GraphProto, _: Mapping[str, Any], scope: Scope
-    ) -> tuple[Scope, list[_Partial]]:
+    ) -> tuple[Scope, list[Partial]]:
         carried = [scope.type_of(name) for name in node.input[2:]]
         count = len(carried)
         inputs = {body.input[0].name: TensorType(TensorProto.INT64, ()), body.input[1].name: TensorType(9, ())}
@@ -318,11 +301,17 @@ class _Inference:
                 inputs[value.name] = kind
         inner = self._branch(body, scope, inputs)
         outputs = [inner.type_of(value.name) for value in body.output[1:]]
-        if any(a is not None and b is not None and a.shape != b.shape for a, b in zip(carried, outputs, strict=False)):
-            # A carried value that changes shape has no one shape: go through the body again without assuming one.
-            for value, before, after in zip(body.input[2:], carried, outputs, strict=False):
-                merged = _either([before, after], "it changes from one iteration to the next")
-                inputs[value.name] = self._settle(merged)
+        # A carried value that changes shape has no one shape: go through the body again without assuming one. Others
+        # may follow from it, so until nothing changes; each time at least one dimension more is open.
+        while True:
+            wider = {
+                value.name: self._widened(inputs[value.name], after)
+                for value, after in zip(body.input[2:], outputs, strict=False)
+                if value.name in inputs and after is not None
+            }
+            if all(kind is inputs[name] for name, kind in wider.items()):
+                break
+            inputs.update(wider)
             inner = self._branch(body, scope, inputs)
             outputs = [inner.type_of(value.name) for value in body.output[1:]]
         trips = scope.value_of(node.input[0]) if node.input and node.input[0] else None
@@ -330,18 +319,22 @@ class _Inference:
         certain = trips is not None and len(node.input) > 1 and not node.input[1]
         length: Dim | None = trips.item(0) if certain and trips is not None else None
         reason = "the number of iterations is not known"
-        found = [_partial_of(kind) for kind in outputs[:count]]
+        # It may not run at all, and then hands on what it was given.
+        found = [
+            either([before, after], _CHANGES) if before is not None else partial_of(after)
+            for before, after in zip(carried, outputs[:count], strict=False)
+        ]
         found += [
-            _Partial(kind.elem_type, None if kind.shape is None else (length, *kind.shape), reason)
+            Partial(kind.elem_type, None if kind.shape is None else (length, *kind.shape), reason)
             if kind
-            else _Partial(0, None, reason)
+            else Partial(0, None, reason)
             for kind in outputs[count:]
         ]
         return inner, found
 
     def _scan(
         self, node: NodeProto, body: GraphProto, attributes: Mapping[str, Any], scope: Scope
-    ) -> tuple[Scope, list[_Partial]]:
+    ) -> tuple[Scope, list[Partial]]:
         scanned = attributes["num_scan_inputs"]
         states = len(node.input) - scanned
         axes = attributes.get("scan_input_axes") or [0] * scanned
@@ -357,58 +350,34 @@ class _Inference:
         inner = self._branch(body, scope, inputs)
         outputs = [inner.type_of(value.name) for value in body.output]
         out_axes = attributes.get("scan_output_axes") or [0] * (len(outputs) - states)
-        found = [_partial_of(kind) for kind in outputs[:states]]
+        found = [partial_of(kind) for kind in outputs[:states]]
         for kind, axis in zip(outputs[states:], out_axes, strict=False):
             if kind is None or kind.shape is None:
-                found.append(_Partial(kind.elem_type if kind else 0, None))
+                found.append(Partial(kind.elem_type if kind else 0, None))
             else:
                 at = axis % (len(kind.shape) + 1)
-                found.append(_Partial(kind.elem_type, (*kind.shape[:at], length, *kind.shape[at:])))
+                found.append(Partial(kind.elem_type, (*kind.shape[:at], length, *kind.shape[at:])))
         return inner, found
 
-    def _settle(self, partial: _Partial) -> TensorType:
-        if partial.shape is None:
-            return TensorType(partial.elem_type, None, partial.reason)
-        dims = tuple(self.unknown(partial.reason) if dim is None else dim for dim in partial.shape)
-        return TensorType(partial.elem_type, dims)
+    def _widened(self, before: TensorType, after: TensorType) -> TensorType:
+        """`before` with every dimension open that `after` changes; `before` itself if there is none."""
+        if before.shape is None or before.shape == after.shape:
+            return before
+        if after.shape is None or len(after.shape) != len(before.shape):
+            return TensorType(before.elem_type, None, _CHANGES)
+        pairs = list(zip(before.shape, after.shape, strict=True))
+        if all(a == b or _is_open(a) for a, b in pairs):
+            return before
+        return TensorType(
+            before.elem_type, tuple(a if a == b or _is_open(a) else self.unknown(_CHANGES) for a, b in pairs)
+        )
 
 
-@dataclass(frozen=True)
-class _Partial:
-    """A shape with gaps."""
-
-    elem_type: int
-    shape: tuple[Dim | None, ...] | None
-    reason: str = ""
-
-    @property
-    def complete(self) -> bool:
-        return self.shape is not None and None not in self.shape
-
-    def filled(self, other: Sequence[Dim | None] | None, elem_type: int) -> _Partial:
-        """This, with its gaps filled from `other` where the ranks agree."""
-        shape = self.shape
-        if shape is None and other is not None:
-            shape = tuple(other)
-        elif shape is not None and other is not None and len(other) == len(shape):
-            shape = tuple(b if a is None else a for a, b in zip(shape, other, strict=True))
-        return _Partial(self.elem_type or elem_type, shape, self.reason)
+_CHANGES = "it changes from one iteration to the next"
 
 
-def _partial_of(kind: TensorType | None) -> _Partial:
-    return _Partial(kind.elem_type, kind.shape, kind.reason) if kind else _Partial(0, None)
-
-
-def _either(kinds: Sequence[TensorType | None], reason: str) -> _Partial:
-    """What two possible shapes have in common."""
-    known = [kind for kind in kinds if kind is not None]
-    if not known or any(kind.shape is None for kind in known):
-        return _Partial(known[0].elem_type if known else 0, None, reason)
-    shapes = [kind.shape or () for kind in known]
-    if len({len(shape) for shape in shapes}) > 1:
-        return _Partial(known[0].elem_type, None, reason)
-    dims = tuple(column[0] if len(set(column)) == 1 else None for column in zip(*shapes, strict=True))
-    return _Partial(known[0].elem_type, dims, reason)
+def _is_open(dim: Dim) -> bool:
+    return isinstance(dim, Expr) and str(dim).startswith("?") and dim == symbol(str(dim))
 
 
 def topological(graph: GraphProto) -> Iterable[int]:
@@ -425,7 +394,7 @@ def topological(graph: GraphProto) -> Iterable[int]:
                 continue
             waiting = [
                 produced[name]
-                for name in graph.node[index].input
+                for name in node_reads(graph.node[index])
                 if name in produced and produced[name] not in placed and produced[name] != index
             ]
             if waiting:
@@ -437,10 +406,20 @@ def topological(graph: GraphProto) -> Iterable[int]:
     return order
 
 
+def _array(tensor: TensorProto, name: str) -> Any:
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise ModelError(f"the data of '{name}' do not fit its type and shape") from error
+
+
 def _attribute(attribute: Any) -> Any:
-    value = helper.get_attribute_value(attribute)
+    try:
+        value = helper.get_attribute_value(attribute)
+    except ValueError as error:
+        raise ModelError(f"attribute '{attribute.name}' is of no known type") from error
     if isinstance(value, TensorProto):
-        return None if value.data_location == TensorProto.EXTERNAL else numpy_helper.to_array(value)
+        return None if value.data_location == TensorProto.EXTERNAL else _array(value, attribute.name)
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

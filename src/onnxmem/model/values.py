@@ -20,6 +20,8 @@ Attributes: TypeAlias = Mapping[str, Any]
 
 # Shapes are short; anything longer is data, and following it would cost more than it tells.
 LARGEST_VALUE = 4096
+# As the end of a slice these are NumPy's None: as far as it goes, in either direction.
+TO_THE_END = (2**31 - 1, 2**63 - 1)
 
 
 class Undecided(Exception):
@@ -27,19 +29,26 @@ class Undecided(Exception):
 
 
 def propagate(
-    op_type: str, attributes: Attributes, values: Sequence[Value | None], shapes: Sequence[Shape], opset: int
+    op_type: str,
+    attributes: Attributes,
+    values: Sequence[Value | None],
+    shapes: Sequence[Shape],
+    opset: int,
+    *,
+    floats: bool = False,
 ) -> Value | None:
-    """The value of a node's first output, or None where it cannot be known."""
+    """The value of a node's first output, or None where it cannot be known; `floats` are what its first input holds."""
     if op_type == "Shape":
         return _shape(shapes[0], attributes)
     if op_type == "Size":
         return None if shapes[0] is None else _value(product(shapes[0]))
-    rule = _RULES.get(op_type)
+    rule = _FLOAT_RULES.get(op_type) if floats else None
+    rule = rule or _RULES.get(op_type)
     if rule is None or not values or any(value is None for value in values[:1]):
         return None
     try:
         result = rule(attributes, values, opset)
-    except (Undecided, IndexError, ValueError, TypeError, ZeroDivisionError, KeyError, OverflowError):
+    except (Undecided, IndexError, ValueError, TypeError, ZeroDivisionError, KeyError, OverflowError, AttributeError):
         return None
     return result if result.size <= LARGEST_VALUE else None
 
@@ -87,32 +96,51 @@ def _elementwise(function: Callable[..., Any]) -> Callable[[Attributes, Sequence
     return rule
 
 
+def _alike(a: Any, b: Any) -> tuple[Any, Any]:
+    """A dimension and a float: whole floats become integers, others cannot be followed."""
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return _whole(a), _whole(b)
+    return a, b
+
+
+def _whole(a: Any) -> Any:
+    if not isinstance(a, float):
+        return a
+    if not a.is_integer():
+        raise Undecided
+    return int(a)
+
+
 def _divide(a: Any, b: Any) -> Any:
+    """Integer division in ONNX truncates; Python's rounds down. They differ where one side is negative."""
     if isinstance(a, int) and isinstance(b, int):
-        # Integer division in ONNX truncates; Python's rounds down.
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    if isinstance(a, float) or isinstance(b, float):
-        if isinstance(a, Expr) or isinstance(b, Expr):
-            raise Undecided
+    if not certainly_at_least(b, 1):
+        raise Undecided
+    if certainly_at_least(a, 0):
+        return floor_div(a, b)
+    if certainly_at_least(0, a):
+        return -floor_div(-a, b)
+    raise Undecided
+
+
+def _divide_floats(a: Any, b: Any) -> Any:
+    a, b = _alike(a, b)
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
         return a / b
-    return floor_div(a, b)
+    quotient = floor_div(a, b)
+    if quotient * b != a:
+        raise Undecided  # H / 2 of an odd H is no dimension
+    return quotient
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    if isinstance(a, float) and isinstance(b, Expr):
-        a, b = b, a
-    if isinstance(a, Expr) and isinstance(b, float):
-        if not b.is_integer():
-            raise Undecided
-        b = int(b)
+    a, b = _alike(a, b)
     return a * b
 
 
 def _add(a: Any, b: Any) -> Any:
-    if isinstance(a, Expr | int) and isinstance(b, Expr | int):
-        return a + b
-    if isinstance(a, Expr) or isinstance(b, Expr):
-        raise Undecided
+    a, b = _alike(a, b)
     return a + b
 
 
@@ -158,15 +186,26 @@ def _not(a: Any) -> bool:
 
 
 def _larger(a: Any, b: Any) -> Any:
-    return max(a, b) if not isinstance(a, Expr) and not isinstance(b, Expr) else maximum(a, b)
+    a, b = _alike(a, b)
+    return maximum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else max(a, b)
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    return min(a, b) if not isinstance(a, Expr) and not isinstance(b, Expr) else minimum(a, b)
+    a, b = _alike(a, b)
+    return minimum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else min(a, b)
 
 
-def _modulo(a: Any, b: Any) -> Any:
+def _modulo(attributes: Attributes, values: Sequence[Value | None], opset: int) -> Value:
+    # The remainder has the sign of the divisor, as in Python, or with fmod that of the dividend, as in C.
+    return _elementwise(_c_modulo if attributes.get("fmod") else _python_modulo)(attributes, values, opset)
+
+
+def _python_modulo(a: Any, b: Any) -> Any:
     return a % b
+
+
+def _c_modulo(a: Any, b: Any) -> Any:
+    return _subtract(a, _multiply(_divide(a, b), b)) if isinstance(a, int | Expr) else float(np.fmod(a, b))
 
 
 def _floor(a: Any) -> Any:
@@ -195,7 +234,9 @@ def _cast(attributes: Attributes, values: Sequence[Value | None], _: int) -> Val
 
     def convert(entry: Any) -> Any:
         if isinstance(entry, Expr):
-            return entry  # a dimension stays exact, whatever type carries it
+            if to_bool and not certainly_at_least(entry, 1):
+                raise Undecided
+            return True if to_bool else entry  # a dimension stays exact, whatever type carries it
         return bool(entry) if to_bool else float(entry) if to_float else int(entry)
 
     return np.asarray(np.frompyfunc(convert, 1, 1)(_needed(values[0])), dtype=object)
@@ -258,9 +299,17 @@ def _slice(attributes: Attributes, values: Sequence[Value | None], opset: int) -
         steps = entries_of(values[4]) if len(values) > 4 and values[4] is not None else None
     chosen = [slice(None)] * value.ndim
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        axis = int(axes[k]) if axes else k
         step = int(steps[k]) if steps else 1
-        chosen[int(axes[k]) if axes else k] = slice(int(start), int(end), step)
+        chosen[axis] = _python_slice(int(start), int(end), step, value.shape[axis])
     return value[tuple(chosen)]
+
+
+def _python_slice(start: int, end: int, step: int, extent: int) -> slice:
+    """What ONNX means by a slice: going backwards, a start before the first element is the first, not nothing."""
+    if step > 0:
+        return slice(start, end, step)
+    return slice(max(start, -extent), None if end in TO_THE_END else end, step)
 
 
 def _range(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
@@ -299,7 +348,7 @@ _RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = 
     "Sub": _elementwise(_subtract),
     "Mul": _elementwise(_multiply),
     "Div": _elementwise(_divide),
-    "Mod": _elementwise(_modulo),
+    "Mod": _modulo,
     "Neg": _elementwise(_negate),
     "Not": _elementwise(_not),
     "Equal": _elementwise(_equal),
@@ -328,4 +377,8 @@ _RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = 
     "ReduceSum": _reduce(total),
     "ReduceMax": _reduce(lambda dims: maximum(*dims)),
     "ReduceMin": _reduce(lambda dims: minimum(*dims)),
+}
+
+_FLOAT_RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = {
+    "Div": _elementwise(_divide_floats),
 }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
-from onnxmem.errors import ExternalDataError
-from onnxmem.model.dtypes import bits, dtype_name
+from onnxmem.model.dtypes import dtype_name, tensor_bytes
 from onnxmem.model.load import external_location
 
 
@@ -29,7 +27,7 @@ class Weight:
 
 
 def read_weights(graph: GraphProto, folder: Path | None) -> tuple[Weight, ...]:
-    """The constants of one graph, subgraphs not included; with `folder`, external ones are checked for their size."""
+    """The constants of one graph, subgraphs not included; with `folder`, external ones name their file."""
     found = [_weight(tensor, tensor.name, "initializer", folder) for tensor in graph.initializer]
     found += [_sparse_weight(sparse, sparse.values.name) for sparse in graph.sparse_initializer]
     for node in graph.node:
@@ -55,32 +53,16 @@ def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto:
         return value
     if attribute.name.startswith("value_string"):
         strings = value if isinstance(value, list) else [value]
-        return helper.make_tensor(node.output[0], TensorProto.STRING, [len(strings)], strings)
+        shape = [len(strings)] if attribute.name == "value_strings" else []
+        return helper.make_tensor(node.output[0], TensorProto.STRING, shape, strings)
     dtype = np.int64 if attribute.name.startswith("value_int") else np.float32
     return numpy_helper.from_array(np.array(value, dtype=dtype), node.output[0])
-
-
-def tensor_bytes(elem_type: int, shape: Sequence[int]) -> int | None:
-    """Bytes of a dense tensor in memory; None for element types without a fixed size."""
-    width = bits(elem_type)
-    # Python integers: a declared shape may multiply to more than 64 bits hold.
-    count = 1
-    for dim in shape:
-        count *= dim
-    return None if width is None else -(-count * width // 8)
 
 
 def _weight(tensor: TensorProto, name: str, source: str, folder: Path | None) -> Weight:
     shape, size, file = tuple(tensor.dims), tensor_bytes(tensor.data_type, tensor.dims), ""
     if tensor.data_location == TensorProto.EXTERNAL and folder is not None:
-        where = external_location(tensor, folder)
-        file = where[0].name
-        if where[2] is not None and size is not None and where[2] != size:
-            raise ExternalDataError(
-                f"tensor '{name}' takes {size} bytes by its shape, but its external data has {where[2]}"
-            )
-        if where[0].stat().st_size < where[1] + (size or 0):
-            raise ExternalDataError(f"the external data file '{file}' is too short for tensor '{name}'")
+        file = external_location(tensor, folder)[0].name
     return Weight(name, dtype_name(tensor.data_type), shape, size, source, file)
 
 

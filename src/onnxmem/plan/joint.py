@@ -230,12 +230,14 @@ class _Program:
 
     def suggest(self, seed: int, time_limit: float) -> tuple[list[int], Plan | None, bool]:
         """Start the solver from what the searches found, but not from what they proved: that is for it to confirm."""
-        found = best_order(self.workload, seed=seed, time_limit=min(time_limit / 10, 5))
-        plan = solve(to_problem(self.workload, found.order, self.alignment)) if self.place else None
+        patience = min(time_limit / 10, 5)
+        found = best_order(self.workload, seed=seed, time_limit=patience)
+        problem = to_problem(self.workload, found.order, self.alignment)
+        plan = solve(problem, time_limit=max(patience, 0.1)) if self.place else None
         for step, node in enumerate(found.order):
             self.model.add_hint(self.places[node], step)
         most = (plan.peak if plan else found.peak) // self.unit
         self.model.add_hint(self.peak, most)
         # That much is always enough; a larger arena need not be looked at.
         self.model.add(self.peak <= most)
-        return found.order, plan, found.interrupted
+        return found.order, plan, found.interrupted or (plan is not None and plan.interrupted)

@@ -35,7 +35,7 @@ def estimate_text(estimate: Estimate) -> RenderableType:
         parts += ["", *_formula(estimate.formula, estimate)]
     if estimate.formula_note:
         parts.append(f"note: {estimate.formula_note}")
-    if alive:
+    if alive and scheduled.timeline.steps:
         where = f"step {step} of {len(scheduled.timeline.steps)}, {printable(scheduled.timeline.steps[step].label)}"
         parts += ["", Text(f"Alive at the peak, {where}", style="bold"), _spans(alive)]
         parts += ["", Text("Largest tensors", style="bold"), _spans(estimate.largest)]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
+from operator import ge
 
 from onnxmem.model.dims import (
     Dim,
@@ -30,6 +31,8 @@ from onnxmem.schedule.timeline import Timeline
 
 _LARGEST_MULTIPLE = 4096
 _SCANNED = 4096
+# Large first: the likely largest is looked at first, and most others are compared with it only.
+_TRIED = (224, 64, 1000, 7, 3, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -87,14 +90,15 @@ def peak_formula(timeline: Timeline, *, time_limit: float = 10.0) -> Formula | N
 
 def _undominated(dims: Iterable[Dim], deadline: float) -> list[Dim]:
     """Those of which none is proven to be at most another."""
-    # Looking at the likely largest first means that most others are compared with one only.
-    distinct = sorted(set(dims), key=lambda dim: (-_at(dim, 64), -_at(dim, 3), str(dim)))
+    # A few values tell which proofs are worth trying: nothing is proven at most what is smaller somewhere.
+    values = {dim: tuple(_at(dim, number) for number in _TRIED) for dim in set(dims)}
     kept: list[Dim] = []
-    for dim in distinct:
+    for dim in sorted(values, key=lambda dim: (*(-value for value in values[dim]), str(dim))):
         if time.monotonic() > deadline:
             raise TimeoutError
-        if not any(certainly_at_least(other, dim) for other in kept):
-            kept = [other for other in kept if not certainly_at_least(dim, other)] + [dim]
+        larger = (other for other in kept if all(map(ge, values[other], values[dim])))
+        if not any(certainly_at_least(other, dim) for other in larger):
+            kept.append(dim)
     return kept
 
 
@@ -159,7 +163,8 @@ def _in_original(dim: Dim, multiples: Mapping[str, int]) -> str:
     terms = []
     for monomial, coefficient in dim.terms:
         if any(not isinstance(atom, Symbol) for atom, _ in monomial):
-            return str(substitute(dim, {}))  # floors are left: the short form is the general one
+            # Floors are left, which take no fractions; but H//32 is exact where H is a multiple of 32.
+            return str(substitute(dim, {name: symbol(name) // m for name, m in multiples.items()}))
         scale = 1
         for atom, power in monomial:
             if isinstance(atom, Symbol):

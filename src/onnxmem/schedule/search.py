@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from onnxmem._native import ordering
 from onnxmem.errors import OnnxmemError, UsageError
@@ -64,19 +65,20 @@ def native_graph(workload: Workload) -> ordering.Graph:
             raise OnnxmemError(f"a tensor of {size} bytes does not fit into 63 bits")
     storages = workload.storages
     try:
-        return ordering.make_graph(
-            before=[sorted(before) for before in dependencies(workload)],
-            readers=[storage.consumers for storage in storages],
-            sizes=[storage.size for storage in storages],
-            writers=[storage.producer for storage in storages],
-            stays=[storage.stays for storage in storages],
-            takeable=[not storage.stays and storage.producer >= 0 for storage in storages],
-            pairs=[[index for pair in pairs for index in pair] for pairs in workload.inplace],
-            glued=[other >= 0 for other in workload.glued],
-            scratch=list(workload.scratch),
-        )
-    except ValueError as error:
-        raise OnnxmemError(f"this workload cannot be ordered: {error}") from error
+        TopologicalSorter(dict(enumerate(dependencies(workload)))).prepare()
+    except CycleError as error:
+        raise OnnxmemError("some nodes wait for each other in a circle") from error
+    return ordering.make_graph(
+        before=[sorted(before) for before in dependencies(workload)],
+        readers=[storage.consumers for storage in storages],
+        sizes=[storage.size for storage in storages],
+        writers=[storage.producer for storage in storages],
+        stays=[storage.stays for storage in storages],
+        takeable=[not storage.stays and storage.producer >= 0 for storage in storages],
+        pairs=[[index for pair in pairs for index in pair] for pairs in workload.inplace],
+        glued=[other >= 0 for other in workload.glued],
+        scratch=list(workload.scratch),
+    )
 
 
 def from_wide(halves: tuple[int, int]) -> int:

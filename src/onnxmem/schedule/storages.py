@@ -29,7 +29,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Memory:
-    """A workload and, for each of its storages, the tensors that lie in it."""
+    """A workload and, for each of its storages, the tensors that lie in it, the one whose memory it is first."""
 
     workload: Workload
     tensors: tuple[tuple[Tensor, ...], ...]
@@ -80,7 +80,7 @@ def memory_of(
         pinned = owner in fed or any(tensor.name in outputs for tensor in group)
         index_of[owner] = len(storages)
         storages.append(Storage(owner, number(size), producer, tuple(c for c in consumers if c != producer), pinned))
-        tensors.append(tuple(group))
+        tensors.append((graph.tensors[owner], *(tensor for tensor in group if tensor.name != owner)))
 
     in_place = tuple(_overwrites(node, graph, root, index_of) if rules.in_place else () for node in graph.nodes)
     before = predecessors(graph)
@@ -100,9 +100,15 @@ def _aliases(graph: Graph) -> dict[str, str]:
         position = aliased_input(node)
         # What is handed to the caller must be a tensor of its own, so a view that is an output is copied.
         if position is not None and node.inputs and node.inputs[position] and node.outputs[0] not in outputs:
-            source = node.inputs[position]
-            root[node.outputs[0]] = root.get(source, source)
-    return root
+            root[node.outputs[0]] = node.inputs[position]
+    # A view of a view, whichever of the two the file names first.
+    return {name: _end(source, root) for name, source in root.items()}
+
+
+def _end(name: str, following: dict[str, str]) -> str:
+    while name in following:
+        name = following[name]
+    return name
 
 
 def _certainly_equal(before: Tensor, after: Tensor) -> bool:

@@ -64,8 +64,9 @@ class Timeline:
         return total(span.size for span in self.spans)
 
     def live(self) -> list[Dim]:
-        """The bytes alive at each step."""
-        changes: list[list[Dim]] = [[] for _ in range(len(self.steps) + 1)]
+        """The bytes alive at each step; where nothing runs, those that are there all the same."""
+        length = max([len(self.steps), *(span.upper for span in self.spans)])
+        changes: list[list[Dim]] = [[] for _ in range(length + 1)]
         for span in self.spans:
             changes[span.lower].append(span.size)
             changes[span.upper].append(-span.size)

@@ -75,13 +75,12 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 def test_a_large_problem_meets_its_bound_around_the_core() -> None:
     # One step at which most is live, and thousands of buffers elsewhere with room to spare.
-    tight = cut_rectangle(80, 5, steps=500, unit=1 << 12)
+    tight = cut_rectangle(40, 5, steps=500, unit=1 << 12)
     others = random_buffers(4000, 0, alive=3)
     shifted = [Buffer(f"other {b.id}", b.lower - 2000, b.upper - 2000, b.size // 8 + 1) for b in others]
     problem = Problem.of([*tight, *shifted])
-    plan = solve(problem, "best", time_limit=20.0)
-    assert plan.gap < min(solve(problem, name).gap for name in ("greedy_by_size", "first_fit")) + 1e-9
-    assert plan.gap < 0.02
+    assert solve(problem, "best", time_limit=30.0).optimal
+    assert min(solve(problem, name).gap for name in ("greedy_by_size", "first_fit")) > 0.05
 
 
 def test_the_time_limit_is_kept() -> None:

@@ -1,0 +1,269 @@
+"""Stock, tuned and planned sessions side by side: what a model takes to run, and how long it takes.
+
+    python -m benchmarks.planned                 all models, as a table
+    python -m benchmarks.planned det unet --json
+
+Growth is the peak of the resident set from the first run on, minus the resident set after loading; the recording run
+counts. Each figure comes from a fresh process. Latency is the median of runs of a stock and a planned session in
+turn, in one process. Outputs are compared bit by bit. Models whose stock growth is 16 MiB or less are listed, but do
+not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import hashlib
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from benchmarks import real_models
+from onnxmem import zoo
+from onnxmem.errors import OnnxmemError
+from onnxmem.units import format_bytes
+
+MODES = ("stock", "tuned", "planned")
+FROM = 16 * 2**20
+RUNS = 6
+SECONDS = 4.0
+
+IMAGE = {"batch": 1, "height": 224, "width": 224}
+# The zoo's networks, at sizes people use them at.
+ZOO: dict[str, dict[str, int]] = dict.fromkeys(zoo.MODELS, IMAGE) | {
+    "lstm": {"batch": 4, "sequence": 256},
+    "matmul": {"batch": 256},
+    "nas": {"batch": 1, "height": 128, "width": 128},
+    "transformer": {"batch": 4, "sequence": 256},
+    "unet": {"batch": 1, "height": 512, "width": 512},
+    "yolo": {"batch": 1, "height": 416, "width": 416},
+}
+PIPELINE = ("det", "cls", "rec")
+
+
+def keys() -> list[str]:
+    """Everything there is to compare."""
+    return [model.key for model in real_models.real_models()] + [f"zoo:{name}" for name in ZOO]
+
+
+def locate(key: str, folder: Path) -> Path:
+    """The model's file, built first if it is one of the zoo's."""
+    if not key.startswith("zoo:"):
+        return real_models.fetch(key)
+    path = folder / f"{key[4:]}.onnx"
+    if not path.exists():
+        path.write_bytes(zoo.build(key[4:]).SerializeToString())
+    return path
+
+
+def feeds_for(key: str, session: Any) -> dict[str, Any]:
+    """Inputs, the same in every process."""
+    if not key.startswith("zoo:"):
+        return real_models.feeds(real_models.find(key))
+    random, dims = np.random.default_rng(0), ZOO[key[4:]]
+    made: dict[str, Any] = {}
+    for value in session.get_inputs():
+        shape = [dims.get(dim, 1) if isinstance(dim, str) else dim for dim in value.shape]
+        whole = "int" in value.type
+        made[value.name] = random.integers(0, 100, shape) if whole else random.standard_normal(shape, np.float32)
+    return made
+
+
+def open_session(path: Path, mode: str, **extra: Any) -> Any:
+    """A session of that mode, on one thread."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    if mode == "tuned":
+        options.enable_mem_pattern = options.enable_mem_reuse = False
+    if mode != "planned":
+        return ort.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    from onnxmem.runtime.planned import PlannedSession  # noqa: PLC0415
+
+    return PlannedSession(str(path), options, ["CPUExecutionProvider"], **extra)
+
+
+def status(field: str) -> int:
+    """A line of /proc/self/status, in bytes."""
+    text = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(f"{field}:"))
+
+
+def settle() -> int:
+    """Resident memory after everything that is free has been given back; the peak starts here."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+    return status("VmRSS")
+
+
+def digest(outputs: list[Any]) -> str:
+    return hashlib.sha256(b"".join(np.ascontiguousarray(output).tobytes() for output in outputs)).hexdigest()
+
+
+def growth(key: str, path: Path, mode: str) -> dict[str, Any]:
+    """One fresh process: load, run, look at the peak."""
+    session = open_session(path, mode)
+    feeds = feeds_for(key, session)
+    # The buffers that hold outputs while they are compared are not part of what is measured: digest after the peak.
+    loaded = settle()
+    for _ in range(RUNS):
+        session.run(None, feeds)
+    found: dict[str, Any] = {"growth_bytes": status("VmHWM") - loaded}
+    found["sha256"] = [digest(session.run(None, feeds)) for _ in range(2)]
+    if mode == "planned":
+        time.sleep(0.2)
+        memory = session.memory
+        trace = session.traces()[0] if session.traces() else None
+        found |= {
+            "arena_bytes": memory.arena_bytes,
+            "plan_bytes": memory.plan_bytes,
+            "bound_bytes": trace.problem().lower_bound if trace else 0,
+            "output_bytes": trace.output_bytes if trace else 0,
+            "deviated": memory.runs_deviated,
+            "replayed": memory.runs_replayed,
+        }
+    return found
+
+
+def latency(key: str, path: Path) -> dict[str, Any]:
+    """Stock and planned in turn, in one process; the ratio of the medians."""
+    sessions = {mode: open_session(path, mode) for mode in ("stock", "planned")}
+    feeds = feeds_for(key, sessions["stock"])
+    seconds: dict[str, list[float]] = {mode: [] for mode in sessions}
+    for session in sessions.values():
+        for _ in range(3):
+            session.run(None, feeds)
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end or len(seconds["stock"]) < 9:
+        for mode, session in sessions.items():
+            started = time.perf_counter()
+            session.run(None, feeds)
+            seconds[mode].append(time.perf_counter() - started)
+    medians = {mode: statistics.median(values) for mode, values in seconds.items()}
+    return {"stock_seconds": medians["stock"], "latency_ratio": medians["planned"] / medians["stock"]}
+
+
+def pipeline(folder: Path) -> dict[str, Any]:
+    """Detector, classifier and recognizer in turn in one arena, against the largest of them alone."""
+    from onnxmem.runtime.arena import Arena  # noqa: PLC0415
+
+    arena = Arena()
+    sessions = {key: open_session(locate(key, folder), "planned", arena=arena) for key in PIPELINE}
+    feeds = {key: feeds_for(key, session) for key, session in sessions.items()}
+    loaded = settle()
+    for _ in range(RUNS):
+        for key, session in sessions.items():
+            session.run(None, feeds[key])
+    return {"growth_bytes": status("VmHWM") - loaded, "arena_bytes": arena.bytes}
+
+
+def child(*arguments: str) -> dict[str, Any]:
+    """What a fresh process says."""
+    command = [sys.executable, "-m", "benchmarks.planned", "--child", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    if run.returncode != 0:
+        raise RuntimeError(f"{' '.join(arguments)}: exit {run.returncode}: {run.stderr.strip()[-300:]}")
+    result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return result
+
+
+def compare(key: str, folder: Path, *, timed: bool) -> dict[str, Any]:
+    """All that is asked about one model."""
+    path = str(locate(key, folder))
+    row: dict[str, Any] = {"model": key}
+    hashes = set()
+    for mode in MODES:
+        found = child(key, path, mode)
+        hashes.update(found.pop("sha256"))
+        row[f"{mode}_growth_bytes"] = found.pop("growth_bytes")
+        row |= found
+    row["identical"] = len(hashes) == 1
+    row["counts"] = row["stock_growth_bytes"] > FROM
+    if timed:
+        row |= child(key, path, "latency")
+    return row
+
+
+def line(row: dict[str, Any]) -> str:
+    stock, tuned, planned = (row[f"{mode}_growth_bytes"] for mode in MODES)
+    arena, bound = row["plan_bytes"], row["bound_bytes"]
+    return (
+        f"{row['model']:<20}{format_bytes(stock):>11}{format_bytes(tuned):>11}{format_bytes(planned):>11}"
+        f"{planned / max(stock, 1):>8.2f}{planned / max(tuned, 1):>8.2f}{row.get('latency_ratio', math.nan):>9.3f}"
+        f"{format_bytes(arena):>11}{arena / bound - 1 if bound else 0:>8.2%}"
+        f"{format_bytes(row['output_bytes']):>11}{row['deviated']:>5}"
+        f"  {'same' if row['identical'] else 'DIFFERENT'}{'' if row['counts'] else '  (small)'}"
+    )
+
+
+def mean(ratios: list[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else math.nan
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    large = [row for row in rows if row["counts"]]
+    of = {mode: [row[f"{mode}_growth_bytes"] for row in large] for mode in MODES}
+    latencies = [row["latency_ratio"] for row in rows if "latency_ratio" in row]
+    return {
+        "models": len(large),
+        "planned_over_stock": mean([p / s for p, s in zip(of["planned"], of["stock"], strict=True)]),
+        "planned_over_tuned": mean([p / t for p, t in zip(of["planned"], of["tuned"], strict=True)]),
+        "worst_over_tuned": max((p / t for p, t in zip(of["planned"], of["tuned"], strict=True)), default=math.nan),
+        "worst_above_bound": max((r["plan_bytes"] / r["bound_bytes"] - 1 for r in rows if r["bound_bytes"]), default=0),
+        "median_latency_ratio": statistics.median(latencies) if latencies else math.nan,
+        "all_identical": all(row["identical"] for row in rows),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.planned", description=__doc__.splitlines()[0])
+    parser.add_argument("keys", nargs="*", metavar="MODEL", help="only these: a real model's key, or zoo:NAME")
+    parser.add_argument("--json", action="store_true", help="one document instead of the table")
+    parser.add_argument("--no-latency", action="store_true", help="memory only")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        folder = Path(temporary)
+        if arguments.child:
+            key, path, what = arguments.keys
+            if what == "pipeline":
+                print(json.dumps(pipeline(folder)))
+            else:
+                print(json.dumps(latency(key, Path(path)) if what == "latency" else growth(key, Path(path), what)))
+            return 0
+        rows = []
+        if not arguments.json:
+            print(f"{'model':<20}{'stock':>11}{'tuned':>11}{'planned':>11}{'/stock':>8}{'/tuned':>8}{'latency':>9}"
+                  f"{'arena':>11}{'>bound':>8}{'outputs':>11}{'dev.':>5}")  # fmt: skip
+        for key in arguments.keys or keys():
+            try:
+                rows.append(compare(key, folder, timed=not arguments.no_latency))
+            except (OnnxmemError, RuntimeError, subprocess.TimeoutExpired) as error:
+                print(f"{key}: {error}", file=sys.stderr, flush=True)
+                continue
+            if not arguments.json:
+                print(line(rows[-1]), flush=True)
+        document: dict[str, Any] = {"schema": "onnxmem.benchmark.planned/1", "rows": rows, "summary": summary(rows)}
+        if not arguments.keys:
+            document["pipeline"] = child("det", "-", "pipeline")
+    if arguments.json:
+        print(json.dumps(document, indent=2))
+    else:
+        for name, value in {**document["summary"], **document.get("pipeline", {})}.items():
+            print(f"{name:<24}{value:.4f}" if isinstance(value, float) else f"{name:<24}{value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

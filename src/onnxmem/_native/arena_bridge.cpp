@@ -1,0 +1,169 @@
+#include "arena_bridge.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <new>
+
+#include "arena_heap.hpp"
+#include "arena_run.hpp"
+
+// The few shapes of ONNX Runtime's C interface that are needed here. Its function table only ever grows at the end,
+// so a position means the same in every release that has it.
+extern "C" {
+
+struct OrtAllocator {
+  std::uint32_t version;
+  void* (*Alloc)(OrtAllocator*, std::size_t);
+  void (*Free)(OrtAllocator*, void*);
+  const void* (*Info)(const OrtAllocator*);
+  void* (*Reserve)(OrtAllocator*, std::size_t);     // since 18
+  void* (*GetStats)(const OrtAllocator*, void**);   // since 23, may be null
+  void* (*AllocOnStream)(OrtAllocator*, std::size_t, void*);  // since 23, may be null
+  void* (*Shrink)(OrtAllocator*);                   // since 25, may be null
+  void* later[8];                                   // what a newer one might look for: null
+};
+
+struct OrtApiBase {
+  const void* const* (*GetApi)(std::uint32_t version);
+  const char* (*GetVersionString)();
+};
+
+}  // extern "C"
+
+namespace arena {
+
+namespace {
+
+enum Slot {
+  kGetErrorMessage = 2,
+  kCreateEnv = 3,
+  kCpuMemoryInfo = 69,
+  kReleaseEnv = 92,
+  kReleaseStatus = 93,
+  kRegisterAllocator = 176,
+  kUnregisterAllocator = 177,
+};
+// The oldest table that has everything above and loads libraries like this one.
+constexpr std::uint32_t kTableVersion = 24;
+constexpr std::uint32_t kShrinkVersion = 25;
+constexpr int kDeviceAllocator = 0;  // an arena of its own kind is refused
+constexpr int kDefaultMemory = 0;
+constexpr int kErrorsOnly = 3;
+
+const OrtApiBase* api_base = nullptr;
+const void* memory_info = nullptr;  // never released: the allocator answers with it for ever
+std::mutex lock;
+int users = 0;
+
+// Kernels write to what they are given without looking, so no memory must be an exception, as it is with ONNX
+// Runtime's own allocators. It passes only ONNX Runtime's C++ frames, which expect it.
+void* or_throw(void* block, std::size_t size) {
+  if (block == nullptr && size != 0) throw std::bad_alloc();
+  return block;
+}
+
+void* alloc(OrtAllocator*, std::size_t size) { return or_throw(allocate(size), size); }
+void* reserve(OrtAllocator*, std::size_t size) { return or_throw(heap().allocate(size, Large::shared), size); }
+void free_block(OrtAllocator*, void* p) noexcept { release(p); }
+const void* info(const OrtAllocator*) noexcept { return memory_info; }
+void* shrink(OrtAllocator*) noexcept {
+  try {
+    trim_all();
+    heap().trim();
+  } catch (...) {
+  }
+  return nullptr;
+}
+
+OrtAllocator& allocator() {
+  static OrtAllocator& process_wide = *new OrtAllocator{
+      .version = kTableVersion, .Alloc = alloc, .Free = free_block, .Info = info, .Reserve = reserve,
+      .GetStats = nullptr, .AllocOnStream = nullptr, .Shrink = shrink, .later = {}};
+  return process_wide;
+}
+
+// Calls into the table; every one of them answers with a status, null if all is well.
+class Table {
+ public:
+  Table() : entries_(api_base != nullptr ? api_base->GetApi(kTableVersion) : nullptr) {}
+  explicit operator bool() const { return entries_ != nullptr; }
+
+  template <typename... Arguments>
+  std::string call(Slot slot, Arguments... arguments) const {
+    void* status = reinterpret_cast<void* (*)(Arguments...)>(at(slot))(arguments...);
+    if (status == nullptr) return {};
+    std::string message = reinterpret_cast<const char* (*)(const void*)>(at(kGetErrorMessage))(status);
+    reinterpret_cast<void (*)(void*)>(at(kReleaseStatus))(status);
+    return message.empty() ? "ONNX Runtime gave no reason" : message;
+  }
+
+  // The process-wide environment: asking for one more returns the same, counted. It is given back at once, so that
+  // it ends when ONNX Runtime's own owner lets go of it.
+  template <typename Use>
+  std::string with_environment(Use use) const {
+    void* environment = nullptr;
+    std::string problem = call(kCreateEnv, kErrorsOnly, "onnxmem", &environment);
+    if (!problem.empty()) return problem;
+    problem = use(environment);
+    reinterpret_cast<void (*)(void*)>(at(kReleaseEnv))(environment);
+    return problem;
+  }
+
+ private:
+  void* at(Slot slot) const { return const_cast<void*>(entries_[slot]); }
+  const void* const* entries_;
+};
+
+std::string add(const Table& table) {
+  if (memory_info == nullptr) {
+    std::string problem = table.call(kCpuMemoryInfo, kDeviceAllocator, kDefaultMemory, &memory_info);
+    if (!problem.empty()) return problem;
+  }
+  unsigned major = 0, minor = 0;
+  if (std::sscanf(api_base->GetVersionString(), "%u.%u", &major, &minor) == 2 && (major > 1 || minor >= kShrinkVersion))
+    allocator().version = kShrinkVersion;
+  return table.with_environment(
+      [&](void* environment) { return table.call(kRegisterAllocator, environment, &allocator()); });
+}
+
+}  // namespace
+
+bool connected() { return api_base != nullptr; }
+
+std::string enlist() {
+  const std::lock_guard guard(lock);
+  const Table table;
+  if (!table) return "this ONNX Runtime does not offer the functions of release 1.24";
+  watch_forks();
+  if (users == 0) {
+    std::string problem = add(table);
+    if (!problem.empty()) return problem;
+  }
+  ++users;
+  return {};
+}
+
+std::string withdraw() {
+  const std::lock_guard guard(lock);
+  const Table table;
+  if (!table || users == 0 || --users > 0) return {};
+  return table.with_environment(
+      [&](void* environment) { return table.call(kUnregisterAllocator, environment, memory_info); });
+}
+
+}  // namespace arena
+
+// ONNX Runtime calls this when it loads a library of execution providers. We offer none: all we want is its table.
+// It is the only way to the copy of the runtime that lives inside the Python module, which exports nothing.
+extern "C" __attribute__((visibility("default"))) void* CreateEpFactories(const char*, const OrtApiBase* base,
+                                                                          const void*, void**, std::size_t,
+                                                                          std::size_t* count) noexcept {
+  arena::api_base = base;
+  *count = 0;
+  return nullptr;
+}
+
+extern "C" __attribute__((visibility("default"))) void* ReleaseEpFactory(void*) noexcept { return nullptr; }

@@ -1,0 +1,141 @@
+#include "arena_heap.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace arena {
+
+namespace {
+
+constexpr std::size_t kLargeFrom = 128 * 1024;
+
+void* map(std::size_t bytes) {
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return block == MAP_FAILED ? nullptr : block;
+}
+
+void* aligned(void* raw) {
+  const auto address = reinterpret_cast<std::uintptr_t>(raw);
+  return reinterpret_cast<void*>((address + kAlignment - 1) & ~std::uintptr_t{kAlignment - 1});
+}
+
+}  // namespace
+
+std::size_t whole_pages(std::size_t size) {
+  static const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size > SIZE_MAX - (page - 1) ? 0 : (size + page - 1) / page * page;
+}
+
+void* Recycler::take(std::size_t bytes) noexcept {
+  const std::lock_guard guard(lock);
+  const auto same = std::find_if(kept_.rbegin(), kept_.rend(), [&](const Kept& each) { return each.bytes == bytes; });
+  void* block = nullptr;
+  if (same != kept_.rend()) {
+    block = same->block;
+    kept_bytes_ -= bytes;
+    kept_.erase(std::next(same).base());
+  } else {
+    most_bytes_ = std::max(most_bytes_, used_bytes_ + bytes);
+    while (!kept_.empty() && used_bytes_ + bytes + kept_bytes_ > most_bytes_) unmap_oldest();
+    block = map(bytes);
+  }
+  if (block != nullptr) used_bytes_ += bytes;
+  return block;
+}
+
+void Recycler::give(void* block, std::size_t bytes) noexcept {
+  const std::lock_guard guard(lock);
+  used_bytes_ -= bytes;
+  try {
+    kept_.push_back({block, bytes});
+    kept_bytes_ += bytes;
+  } catch (...) {
+    munmap(block, bytes);
+  }
+}
+
+void Recycler::drop() noexcept {
+  const std::lock_guard guard(lock);
+  while (!kept_.empty()) unmap_oldest();
+  most_bytes_ = used_bytes_;
+}
+
+void Recycler::unmap_oldest() {
+  munmap(kept_.front().block, kept_.front().bytes);
+  kept_bytes_ -= kept_.front().bytes;
+  kept_.erase(kept_.begin());
+}
+
+Heap::Block Heap::obtain(std::size_t bytes, Large large) noexcept {
+  if (large == Large::mapped) return {map(bytes), bytes, large};
+  if (large == Large::recycled) return {recycler_.take(bytes), bytes, large};
+  // Not aligned_alloc: until glibc 2.38 a block from it, once freed, does not serve the next request of the same size,
+  // and a loop that allocates and frees grows with every turn.
+  return {bytes > SIZE_MAX - kAlignment ? nullptr : std::malloc(bytes + kAlignment), bytes, large};
+}
+
+void Heap::give_back(const Block& block) noexcept {
+  if (block.large == Large::mapped)
+    munmap(block.raw, block.size);
+  else if (block.large == Large::recycled)
+    recycler_.give(block.raw, block.size);
+  else
+    std::free(block.raw);
+}
+
+void* Heap::allocate(std::size_t size, Large large) noexcept {
+  if (size < kLargeFrom) large = Large::shared;
+  const std::size_t bytes = large == Large::shared ? footprint(size) : whole_pages(size);
+  if (bytes == 0) return nullptr;
+  const Block made = obtain(bytes, large);
+  if (made.raw == nullptr) return nullptr;
+  void* block = large == Large::shared ? aligned(made.raw) : made.raw;
+  try {
+    Shard& shard = shard_of(block);
+    const std::lock_guard guard(shard.lock);
+    shard.blocks.emplace(block, made);
+  } catch (...) {
+    give_back(made);
+    return nullptr;
+  }
+  live_bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  live_blocks_.fetch_add(1, std::memory_order_relaxed);
+  return block;
+}
+
+bool Heap::release(void* block) noexcept {
+  Block found{};
+  {
+    Shard& shard = shard_of(block);
+    const std::lock_guard guard(shard.lock);
+    const auto entry = shard.blocks.find(block);
+    if (entry == shard.blocks.end()) return false;
+    found = entry->second;
+    shard.blocks.erase(entry);
+  }
+  // Only now, when no table knows it any more, may the same address be handed to someone else.
+  give_back(found);
+  live_bytes_.fetch_sub(static_cast<std::int64_t>(found.size), std::memory_order_relaxed);
+  live_blocks_.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+void Heap::lock_all() {
+  for (Shard& shard : shards_) shard.lock.lock();
+  recycler_.lock.lock();
+}
+
+void Heap::unlock_all() {
+  recycler_.lock.unlock();
+  for (Shard& shard : shards_) shard.lock.unlock();
+}
+
+Heap& heap() {
+  static Heap& process_wide = *new Heap;
+  return process_wide;
+}
+
+}  // namespace arena

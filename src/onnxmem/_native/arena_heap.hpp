@@ -1,0 +1,91 @@
+// The heap behind the arenas: whatever no plan has a place for. Every block is known by address, so that freeing a
+// pointer that did not come from here is noticed instead of corrupting anything.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace arena {
+
+constexpr std::size_t kAlignment = 64;
+
+// A size rounded up to the alignment; 0 if that does not fit.
+constexpr std::size_t footprint(std::size_t size) {
+  return size > SIZE_MAX - (kAlignment - 1) ? 0 : (size + kAlignment - 1) & ~(kAlignment - 1);
+}
+
+std::size_t whole_pages(std::size_t size);
+
+// Mappings that are used again by the next request of the same size: the outputs of one run after the other. What is
+// kept and what is in use never come to more than was once in use at the same time.
+class Recycler {
+ public:
+  void* take(std::size_t bytes) noexcept;
+  void give(void* block, std::size_t bytes) noexcept;
+  void drop() noexcept;  // unmap what is kept
+
+  std::mutex lock;
+
+ private:
+  struct Kept {
+    void* block;
+    std::size_t bytes;
+  };
+  void unmap_oldest();
+
+  std::vector<Kept> kept_;  // the oldest first
+  std::size_t kept_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0;
+};
+
+// Where a large block comes from. Small ones come from malloc: they share pages.
+enum class Large {
+  shared,    // malloc
+  mapped,    // a mapping of its own, which goes back to the system the moment it is freed
+  recycled,  // one that was freed before
+};
+
+class Heap {
+ public:
+  // Null for size 0, and where the system refuses.
+  void* allocate(std::size_t size, Large large) noexcept;
+
+  // False if the block is not one of ours: then nothing was done.
+  bool release(void* block) noexcept;
+
+  void trim() noexcept { recycler_.drop(); }
+  std::int64_t live_bytes() const { return live_bytes_.load(std::memory_order_relaxed); }
+  std::int64_t live_blocks() const { return live_blocks_.load(std::memory_order_relaxed); }
+
+  // Around fork(): a lock that another thread holds at that moment would stay locked in the child for ever.
+  void lock_all();
+  void unlock_all();
+
+ private:
+  struct Block {
+    void* raw;  // what malloc returned, somewhere before the aligned block; or the mapping
+    std::size_t size;
+    Large large;
+  };
+  struct alignas(64) Shard {
+    std::mutex lock;
+    std::unordered_map<void*, Block> blocks;
+  };
+
+  Shard& shard_of(void* block) { return shards_[(reinterpret_cast<std::uintptr_t>(block) >> 12) % shards_.size()]; }
+  Block obtain(std::size_t bytes, Large large) noexcept;
+  void give_back(const Block& block) noexcept;
+
+  std::array<Shard, 32> shards_;
+  Recycler recycler_;
+  std::atomic<std::int64_t> live_bytes_{0}, live_blocks_{0};
+};
+
+// The one heap of the process. It is never destroyed: outputs may be freed after everything else has ended.
+Heap& heap();
+
+}  // namespace arena

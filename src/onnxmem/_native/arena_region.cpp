@@ -1,0 +1,230 @@
+#include "arena_region.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+
+#include "arena_heap.hpp"
+
+namespace arena {
+
+bool LiveSet::add(const Interval& interval) {
+  const auto next = std::lower_bound(intervals_.begin(), intervals_.end(), interval.start,
+                                     [](const Interval& each, std::size_t start) { return each.start < start; });
+  if (next != intervals_.end() && next->start < interval.end) return false;
+  if (next != intervals_.begin() && std::prev(next)->end > interval.start) return false;
+  intervals_.insert(next, interval);
+  return true;
+}
+
+std::optional<Interval> LiveSet::remove(std::size_t start) {
+  const auto found = std::lower_bound(intervals_.begin(), intervals_.end(), start,
+                                      [](const Interval& each, std::size_t at) { return each.start < at; });
+  if (found == intervals_.end() || found->start != start) return std::nullopt;
+  const Interval interval = *found;
+  intervals_.erase(found);
+  return interval;
+}
+
+std::size_t LiveSet::lowest_gap(std::size_t bytes) const {
+  std::size_t free_from = 0;
+  for (const Interval& each : intervals_) {
+    if (each.start - free_from >= bytes) break;
+    free_from = each.end;
+  }
+  return free_from;
+}
+
+Region::~Region() {
+  if (base_ != nullptr) munmap(base_, capacity_);
+}
+
+bool Region::reserve(std::size_t bytes) noexcept {
+  bytes = whole_pages(std::max<std::size_t>(bytes, 1));
+  if (bytes == 0) return false;
+  if (bytes <= capacity_) return true;
+  void* fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (fresh == MAP_FAILED) return false;
+  if (huge_) madvise(fresh, bytes, MADV_HUGEPAGE);
+  if (base_ != nullptr) munmap(base_, capacity_);
+  base_ = static_cast<std::byte*>(fresh);
+  capacity_ = bytes;
+  return true;
+}
+
+void Region::shrink(std::size_t bytes) noexcept {
+  bytes = whole_pages(std::max<std::size_t>(bytes, 1));
+  if (bytes == 0 || bytes >= capacity_) return;
+  munmap(base_ + bytes, capacity_ - bytes);
+  capacity_ = bytes;
+}
+
+void Region::trim() noexcept {
+  if (base_ != nullptr) madvise(base_, capacity_, MADV_DONTNEED);
+}
+
+// All pools of the process, and the regions of pools that ended while buffers in them were alive.
+struct Pools {
+  std::mutex lock;
+  // Behind a pointer, so that a forked child can have one without the waiters of its parent.
+  std::condition_variable* freed = new std::condition_variable;
+  std::vector<Pool*> all;
+  std::vector<std::unique_ptr<Region>> orphans;
+
+  template <typename Visit>
+  void each_region(Visit visit) {
+    for (Pool* pool : all)
+      for (auto& region : pool->regions_) visit(*region);
+    for (auto& region : orphans) visit(*region);
+  }
+};
+
+namespace {
+
+Pools& pools() {
+  static Pools& process_wide = *new Pools;
+  return process_wide;
+}
+
+bool idle(const Region& region) { return !region.lent && !region.escaped; }
+
+}  // namespace
+
+Pool::Pool(std::size_t limit, bool waits, bool huge) : limit_(limit), waits_(waits), huge_(huge) {
+  const std::lock_guard guard(pools().lock);
+  pools().all.push_back(this);
+}
+
+Pool::~Pool() {
+  const std::lock_guard guard(pools().lock);
+  std::erase(pools().all, this);
+  // Whoever still holds a buffer in one of them keeps it mapped.
+  for (auto& region : regions_)
+    if (!idle(*region)) pools().orphans.push_back(std::move(region));
+}
+
+Region* Pool::take(std::size_t bytes) {
+  Region* fitting = nullptr;
+  Region* largest = nullptr;
+  for (auto& region : regions_) {
+    if (!idle(*region)) continue;
+    if (region->capacity() >= bytes && (!fitting || region->capacity() < fitting->capacity())) fitting = region.get();
+    if (!largest || region->capacity() > largest->capacity()) largest = region.get();
+  }
+  if (fitting) return fitting;
+  if (!largest && regions_.size() < limit_) {
+    regions_.push_back(std::make_unique<Region>(huge_));
+    largest = regions_.back().get();
+  }
+  return largest;
+}
+
+Pool::Loan Pool::acquire(std::size_t bytes, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  const auto self = std::this_thread::get_id();
+  std::unique_lock guard(pools().lock);
+  for (bool waited = false;;) {
+    if (Region* region = take(bytes)) {
+      if (!region->reserve(bytes)) break;
+      region->lent = true;
+      region->tenant = self;
+      return {Answer::lent, region};
+    }
+    const bool inside = std::any_of(regions_.begin(), regions_.end(),
+                                    [&](const auto& region) { return region->lent && region->tenant == self; });
+    const bool hopeless =
+        std::all_of(regions_.begin(), regions_.end(), [](const auto& region) { return region->escaped; });
+    if (!waits_ || inside || hopeless) break;
+    if (!waited) ++waited_;
+    waited = true;
+    if (std::chrono::steady_clock::now() >= end) return {Answer::busy, nullptr};
+    pools().freed->wait_until(guard, std::chrono::time_point_cast<std::chrono::steady_clock::duration>(end));
+  }
+  ++refused_;
+  return {Answer::refused, nullptr};
+}
+
+void Pool::release(Region& region) {
+  const std::lock_guard guard(pools().lock);
+  for (const std::size_t start : region.strays) region.live.remove(start);
+  region.strays.clear();
+  region.lent = false;
+  region.tenant = {};
+  region.escaped = !region.live.empty();
+  pools().freed->notify_all();
+}
+
+void Pool::trim() {
+  const std::lock_guard guard(pools().lock);
+  for (auto& region : regions_)
+    if (idle(*region)) region->trim();
+}
+
+void Pool::shrink(std::size_t bytes) {
+  const std::lock_guard guard(pools().lock);
+  for (auto& region : regions_)
+    if (idle(*region)) region->shrink(bytes);
+}
+
+PoolStats Pool::stats() const {
+  const std::lock_guard guard(pools().lock);
+  PoolStats stats;
+  for (const auto& region : regions_) {
+    ++stats.regions;
+    stats.bytes += region->capacity();
+    stats.largest = std::max(stats.largest, region->capacity());
+    stats.lent += region->lent;
+    stats.escaped += region->escaped;
+  }
+  stats.waits = waited_;
+  stats.refusals = refused_;
+  return stats;
+}
+
+bool release_stray(void* p) {
+  Pools& every = pools();
+  const std::lock_guard guard(every.lock);
+  bool found = false;
+  every.each_region([&](Region& region) {
+    if (!region.holds(p)) return;
+    found = true;
+    const std::size_t start = static_cast<std::size_t>(static_cast<std::byte*>(p) - region.base());
+    if (region.lent) {
+      region.strays.push_back(start);  // its tenant looks at them when its run ends
+      return;
+    }
+    region.live.remove(start);
+    if (region.escaped && region.live.empty()) region.escaped = false;
+  });
+  std::erase_if(every.orphans, [](const auto& region) { return idle(*region); });
+  if (found) every.freed->notify_all();
+  return found;
+}
+
+void trim_all() {
+  const std::lock_guard guard(pools().lock);
+  pools().each_region([](Region& region) {
+    if (idle(region)) region.trim();
+  });
+}
+
+void before_fork() { pools().lock.lock(); }
+
+void after_fork_in_parent() { pools().lock.unlock(); }
+
+void after_fork_in_child() {
+  Pools& every = pools();
+  every.freed = new std::condition_variable;  // the old one counts waiters that do not exist here
+  // Only the forking thread goes on: what the others ran in is free.
+  every.each_region([](Region& region) {
+    if (!region.lent || region.tenant == std::this_thread::get_id()) return;
+    region.lent = false;
+    region.live.clear();
+    region.strays.clear();
+  });
+  every.lock.unlock();
+}
+
+}  // namespace arena

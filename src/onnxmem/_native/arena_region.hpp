@@ -1,0 +1,110 @@
+// Mapped memory to run in, what of it is in use, and the pool that lends it to one run at a time.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace arena {
+
+struct Interval {
+  std::size_t start, end, size;  // `size` as asked for; `end` includes alignment and guard
+};
+
+// The placed buffers that are alive, by offset. A new one can only touch its two neighbours, so looking there is
+// proof that no byte is handed out twice. A sorted vector: a few dozen are alive at a time, and it allocates nothing
+// once it has grown.
+class LiveSet {
+ public:
+  bool add(const Interval& interval);                    // false, and nothing done, if it would overlap
+  std::optional<Interval> remove(std::size_t start);     // nothing if none starts there
+  std::size_t lowest_gap(std::size_t bytes) const;       // where so much is free
+  bool empty() const { return intervals_.empty(); }
+  void clear() { intervals_.clear(); }
+
+ private:
+  std::vector<Interval> intervals_;
+};
+
+// One mapping. While it is lent, `live` belongs to the thread that runs in it; otherwise to the pools' lock.
+class Region {
+ public:
+  explicit Region(bool huge) : huge_(huge) {}
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  bool reserve(std::size_t bytes) noexcept;  // at least that much; what was in it is lost. False: as it was before
+  void shrink(std::size_t bytes) noexcept;   // unmap what lies above
+  void trim() noexcept;                      // give all pages back; they come again, zeroed, when touched
+
+  std::byte* base() const { return base_; }
+  std::size_t capacity() const { return capacity_; }
+  bool holds(const void* p) const {
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_) < capacity_;
+  }
+
+  LiveSet live;
+  bool lent = false;
+  bool escaped = false;  // a run ended and left buffers behind: not lent again until they are freed
+  std::thread::id tenant;
+  std::vector<std::size_t> strays;  // freed by other threads than the tenant; under the pools' lock
+
+ private:
+  bool huge_;
+  std::byte* base_ = nullptr;
+  std::size_t capacity_ = 0;
+};
+
+struct PoolStats {
+  std::size_t regions = 0, bytes = 0, largest = 0, lent = 0, escaped = 0;
+  std::uint64_t waits = 0, refusals = 0;
+};
+
+// Regions for as many runs at once as `limit` says. All pools share one lock, held only while a region changes hands.
+class Pool {
+ public:
+  Pool(std::size_t limit, bool waits, bool huge);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  enum class Answer { lent, busy, refused };
+  struct Loan {
+    Answer answer;
+    Region* region;
+  };
+  // A region of at least `bytes`. Waits up to `seconds` if all are lent and the pool is one that waits; then `busy`
+  // means: ask again. `refused`: there is none to be had, take the heap. A thread that already runs in this pool is
+  // refused at once, because it would wait for itself.
+  Loan acquire(std::size_t bytes, double seconds);
+  void release(Region& region);
+
+  void trim();
+  void shrink(std::size_t bytes);  // idle regions larger than that lose what lies above
+  PoolStats stats() const;
+
+ private:
+  friend struct Pools;
+  Region* take(std::size_t bytes);
+
+  const std::size_t limit_;
+  const bool waits_, huge_;
+  std::vector<std::unique_ptr<Region>> regions_;
+  std::uint64_t waited_ = 0, refused_ = 0;
+};
+
+// Frees a pointer into a region that the calling thread does not run in. False if no region holds it.
+bool release_stray(void* p);
+void trim_all();
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+
+}  // namespace arena

@@ -1,0 +1,175 @@
+#include "arena_run.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "arena_heap.hpp"
+
+namespace arena {
+
+namespace {
+
+thread_local Run* current = nullptr;
+std::atomic<std::uint64_t> unknown{0};
+
+constexpr int kFreed = 0xDB, kGuard = 0xA7;
+
+bool intact(const std::byte* guard, std::size_t bytes) {
+  return std::all_of(guard, guard + bytes, [](std::byte each) { return each == static_cast<std::byte>(kGuard); });
+}
+
+}  // namespace
+
+void* HeapRun::allocate(std::size_t size) noexcept { return heap().allocate(size, Large::shared); }
+
+void* RecordingRun::allocate(std::size_t size) noexcept {
+  void* block = heap().allocate(size, Large::mapped);
+  if (block == nullptr || !complete_) return block;
+  try {
+    recorder_.allocated(block, size);
+    complete_ = !limited_ || recorder_.worthwhile();
+  } catch (...) {
+    complete_ = false;
+  }
+  if (!complete_) recorder_.forget();
+  return block;
+}
+
+bool RecordingRun::release(void* p) noexcept {
+  recorder_.freed(p);
+  return heap().release(p);
+}
+
+void ReplayingRun::deviate(const char* what, std::size_t expected, std::size_t got) {
+  if (deviation_.what == nullptr) deviation_ = {what, step_, expected, got};
+}
+
+void* ReplayingRun::from_heap(std::size_t size, Large large) noexcept {
+  ++heap_;
+  return heap().allocate(size, large);
+}
+
+void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
+  const std::size_t start = static_cast<std::size_t>(tape_.offset_of(buffer));
+  const std::size_t padded = start + footprint(size), end = padded + tape_.guard();
+  bool free = false;
+  try {
+    free = end <= region_.capacity() && region_.live.add({start, end, size});
+  } catch (...) {
+  }
+  if (!free) {
+    // Cannot be while every call is the recorded one: the tape was checked. Were it so, the heap is still right.
+    deviate("a place is taken", size, size);
+    return from_heap(size);
+  }
+  ++step_;
+  ++placed_;
+  if (tape_.guard() != 0) std::memset(region_.base() + start + size, kGuard, end - start - size);
+  return region_.base() + start;
+}
+
+void* ReplayingRun::allocate(std::size_t size) noexcept {
+  if (size == 0) return nullptr;
+  if (!following()) {
+    if (step_ >= tape_.events().size() && !tape_.cut()) deviate("an allocation after the last recorded one", 0, size);
+    return from_heap(size);
+  }
+  const Event event = tape_.events()[step_];
+  const std::size_t expected = tape_.size_of(event.buffer);
+  if (!event.begins) {
+    deviate("an allocation where a free was recorded", expected, size);
+    return from_heap(size);
+  }
+  if (expected != size && expected != 0) {
+    deviate("an allocation of another size", expected, size);
+    return from_heap(size);
+  }
+  if (tape_.offset_of(event.buffer) < 0) {
+    ++step_;
+    return from_heap(size, Large::recycled);
+  }
+  return place(event.buffer, size);
+}
+
+bool ReplayingRun::release(void* p) noexcept {
+  if (!region_.holds(p)) return false;
+  const std::size_t start = static_cast<std::size_t>(static_cast<std::byte*>(p) - region_.base());
+  const std::optional<Interval> freed = region_.live.remove(start);
+  if (!freed) {
+    unknown.fetch_add(1, std::memory_order_relaxed);  // freed twice, or not the beginning of a buffer
+    return true;
+  }
+  if (tape_.guard() != 0) {
+    if (!intact(region_.base() + start + freed->size, freed->end - start - freed->size)) ++overruns_;
+    std::memset(p, kFreed, freed->size);
+  }
+  if (!following()) return true;
+  const Event event = tape_.events()[step_];
+  if (event.begins)
+    deviate("a free where an allocation was recorded", tape_.size_of(event.buffer), freed->size);
+  else if (tape_.offset_of(event.buffer) != static_cast<std::int64_t>(start))
+    deviate("a free of another buffer", tape_.size_of(event.buffer), freed->size);
+  else
+    ++step_;
+  return true;
+}
+
+Verdict ReplayingRun::finish() {
+  if (!region_.live.empty())
+    deviate("a buffer outlived the run", 0, 0);
+  else if (following())
+    deviate("the run ended early", tape_.size_of(tape_.events()[step_].buffer), 0);
+  return {deviation_, overruns_, placed_, heap_};
+}
+
+void begin(Run& run) {
+  run.outer = current;
+  current = &run;
+}
+
+void end(Run& run) { current = run.outer; }
+
+void* allocate(std::size_t size) noexcept {
+  if (size == 0) return nullptr;
+  return current != nullptr ? current->allocate(size) : heap().allocate(size, Large::shared);
+}
+
+void release(void* p) noexcept {
+  if (p == nullptr) return;
+  for (Run* run = current; run != nullptr; run = run->outer)
+    if (run->release(p)) return;
+  if (heap().release(p)) return;
+  try {
+    if (release_stray(p)) return;
+  } catch (...) {
+  }
+  // Neither ours nor anyone's we know: doing nothing is the one thing that cannot be wrong twice.
+  unknown.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t unknown_frees() { return unknown.load(std::memory_order_relaxed); }
+
+void watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(
+        [] {
+          before_fork();
+          heap().lock_all();
+        },
+        [] {
+          heap().unlock_all();
+          after_fork_in_parent();
+        },
+        [] {
+          heap().unlock_all();
+          after_fork_in_child();
+        });
+  });
+}
+
+}  // namespace arena

@@ -1,0 +1,94 @@
+// A run: the calls that one thread makes to the allocator between `begin` and `end`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "arena_heap.hpp"
+#include "arena_region.hpp"
+#include "arena_tape.hpp"
+
+namespace arena {
+
+// The first call of a run that was not the recorded one.
+struct Deviation {
+  const char* what = nullptr;  // null: there was none
+  std::size_t step = 0;
+  std::size_t expected = 0, got = 0;  // bytes
+};
+
+struct Verdict {
+  Deviation deviation;
+  std::uint64_t overruns = 0;  // guards found overwritten, where there are guards
+  std::uint64_t placed = 0, heap = 0;
+};
+
+class Run {
+ public:
+  virtual ~Run() = default;
+  virtual void* allocate(std::size_t size) noexcept = 0;
+  virtual bool release(void* p) noexcept = 0;  // false: not this run's business
+
+  Run* outer = nullptr;
+};
+
+// Served from the heap, nothing noted.
+class HeapRun final : public Run {
+ public:
+  void* allocate(std::size_t size) noexcept override;
+  bool release(void*) noexcept override { return false; }
+};
+
+// Served from the heap, every call noted. Large blocks are mappings of their own, so that the memory a recording run
+// takes is what is alive, and not what a heap remembers.
+class RecordingRun final : public Run {
+ public:
+  // `limited`: give up, and say so, once noting everything takes more than following it can save.
+  explicit RecordingRun(bool limited) : limited_(limited) {}
+  void* allocate(std::size_t size) noexcept override;
+  bool release(void* p) noexcept override;
+  Trace trace() const { return recorder_.trace(); }
+  bool complete() const { return complete_; }
+
+ private:
+  Recorder recorder_;
+  const bool limited_;
+  bool complete_ = true;
+};
+
+// Served from a region at the tape's offsets as long as every call is the recorded one; after the first that is not,
+// from the heap. Nothing that was placed moves.
+class ReplayingRun final : public Run {
+ public:
+  ReplayingRun(const Tape& tape, Region& region) : tape_(tape), region_(region) {}
+  void* allocate(std::size_t size) noexcept override;
+  bool release(void* p) noexcept override;
+  Verdict finish();
+
+ private:
+  bool following() const { return deviation_.what == nullptr && step_ < tape_.events().size(); }
+  void deviate(const char* what, std::size_t expected, std::size_t got);
+  void* place(std::uint32_t buffer, std::size_t size) noexcept;
+  void* from_heap(std::size_t size, Large large = Large::shared) noexcept;
+
+  const Tape& tape_;
+  Region& region_;
+  std::size_t step_ = 0;
+  Deviation deviation_;
+  std::uint64_t overruns_ = 0, placed_ = 0, heap_ = 0;
+};
+
+// Make `run` the calling thread's, until `end`. Runs nest.
+void begin(Run& run);
+void end(Run& run);
+
+// The two entry points of the allocator. `allocate` returns null for size 0 and where there is no memory.
+void* allocate(std::size_t size) noexcept;
+void release(void* p) noexcept;
+std::uint64_t unknown_frees();
+
+// Make fork() safe; once per process.
+void watch_forks();
+
+}  // namespace arena

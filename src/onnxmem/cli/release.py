@@ -1,0 +1,70 @@
+"""`onnxmem release`: what gives a model's memory back, step by step, in a fresh process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxmem.cli import options
+from onnxmem.cli.console import print_json, print_text, stage
+
+
+def release(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .ort file.", show_default=False)],
+    shape: options.Shapes = None,
+    dim: options.Dims = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option("--inputs", metavar="FEEDS.npz", help="Feed these arrays; without them inputs are generated."),
+    ] = None,
+    mode: Annotated[str, typer.Option(metavar="MODE", help="How to load and run: stock, tuned or ort.")] = "stock",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A session option (enable_mem_pattern=false) or configuration entry (session.disable_prepacking=1).",
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 3,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Stop the process after this.")] = 600.0,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="WATERFALL.svg|.png|.html", help="Write the waterfall as a picture.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Let go of a model step by step and measure what each step gives back, down to the end of the process."""
+    from onnxmem.measure.ladder import climb  # noqa: PLC0415
+    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
+    from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
+    from onnxmem.report.release import release_document, release_text  # noqa: PLC0415
+    from onnxmem.report.waterfall import waterfall_chart  # noqa: PLC0415
+    from onnxmem.runtime.modes import check_mode  # noqa: PLC0415
+
+    # All that can be wrong with the request is found before any work is done.
+    if picture is not None:
+        picture_kind(picture)
+    settings = [options.parse_setting(text) for text in option or []]
+    scenario = Scenario(
+        model,
+        shapes=dict(parse_shape(text) for text in shape or []),
+        dims=dict(parse_dim(text) for text in dim or []),
+        inputs=inputs,
+        mode=mode,
+        runs=runs,
+        options={name: value for name, value in settings if "." not in name},
+        config={name: str(value) for name, value in settings if "." in name},
+        timeout=timeout,
+    )
+    check_mode(mode, model)
+    with stage(f"letting go of {model.name}"):
+        ladder = climb(scenario)
+    if picture is not None:
+        with stage("drawing"):
+            save_chart(waterfall_chart(ladder), picture)
+    if json:
+        print_json(release_document(ladder))
+    else:
+        print_text(release_text(ladder))

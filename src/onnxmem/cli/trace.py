@@ -1,0 +1,74 @@
+"""`onnxmem trace`: what a model really asks its allocator for, as a placement problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onnxmem.cli import options
+from onnxmem.cli.console import print_json, print_text, stage
+
+if TYPE_CHECKING:
+    from onnxmem.runtime.trace import Trace
+
+
+def trace(
+    model: options.ModelPath,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="TRACE.csv", help="Write id,lower,upper,size.")
+    ] = None,
+    shape: options.Shapes = None,
+    dim: options.Dims = None,
+    inputs: options.Inputs = None,
+    outputs: Annotated[
+        bool, typer.Option("--outputs", help="Also the buffers that outlive the run: the model's outputs.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Trace one run: every allocation and free that the model makes, kernels' scratch included."""
+    from onnxmem.measure.feeds import make_feeds  # noqa: PLC0415
+    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.measure.signature import read_signature  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
+    from onnxmem.plan.table import write_problem  # noqa: PLC0415
+    from onnxmem.runtime.trace import record  # noqa: PLC0415
+
+    shapes, dims = dict(parse_shape(text) for text in shape or []), dict(parse_dim(text) for text in dim or [])
+    feeds = make_feeds(read_signature(model), Scenario(model, shapes=shapes, dims=dims, inputs=inputs)).arrays
+    with stage(f"running {model.name}"):
+        found = record(str(model), feeds)
+    if output is not None:
+        write_problem(found.problem(outputs=outputs), output)
+    if json:
+        print_json(_document(found, model.name, feeds))
+    else:
+        print_text(_text(found, model.name, feeds))
+
+
+def _document(found: Trace, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "schema": "onnxmem.trace/1",
+        "model": name,
+        "inputs": {key: list(value.shape) for key, value in feeds.items()},
+        "buffers": len(found),
+        "steps": found.steps,
+        "outputs": len(found) - len(found.inside),
+        "output_bytes": found.output_bytes,
+        "total_bytes": int(found.padded().sum()),
+        "lower_bound_bytes": found.bound(),
+    }
+
+
+def _text(found: Trace, name: str, feeds: Mapping[str, Any]) -> str:
+    from onnxmem.units import format_bytes  # noqa: PLC0415
+
+    fed = ", ".join(f"{key} {'×'.join(map(str, value.shape)) or 'scalar'}" for key, value in feeds.items())
+    return (
+        f"{name}: {len(found)} buffers in one run with {fed}\n"
+        f"  all together                 {format_bytes(int(found.padded().sum())):>10}\n"
+        f"  at most alive within the run {format_bytes(found.bound()):>10}   (the lower bound of any plan)\n"
+        f"  outputs, which outlive it    {format_bytes(found.output_bytes):>10}"
+    )

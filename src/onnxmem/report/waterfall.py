@@ -1,0 +1,115 @@
+"""The waterfall: what a model brought, and what each way of letting go took off it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnxmem.errors import missing_extra
+from onnxmem.measure.ladder import Ladder, Step
+from onnxmem.report import theme
+from onnxmem.report.layout import printable, shorten
+from onnxmem.units import format_bytes
+from onnxmem.unknown import Unknown
+
+if TYPE_CHECKING:
+    import altair
+
+WIDTH, ROW = 640, 40
+_MIB = 2**20
+_COLOURS = {"file-backed": theme.KINDS[4], "anonymous": theme.KINDS[0], "given back by this step": theme.AT_PEAK}
+Row = dict[str, Any]
+
+
+def waterfall_chart(ladder: Ladder, *, title: str = "") -> altair.Chart:
+    """Which step gave the memory back? One bar for each: what is still resident, and what went."""
+    try:
+        import altair as alt  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("altair", "report") from error
+    lines = summary(ladder)
+    head = alt.TitleParams(
+        shorten(printable(title or ladder.scenario.model.name), 100),
+        subtitle=lines,
+        anchor="start",
+        fontSize=16,
+        subtitleFontSize=12,
+        subtitlePadding=5,
+        offset=14,
+    )
+    chart = alt.layer(*_layers(alt, ladder)).properties(
+        width=WIDTH,
+        height=ROW * (len(ladder.steps) + 2),
+        title=head,
+        background=theme.PAPER,
+        description=" ".join(lines),
+    )
+    styled: altair.Chart = theme.styled(chart)
+    return styled
+
+
+def summary(ladder: Ladder) -> list[str]:
+    """The ladder in two lines."""
+    growth, left, fraction = ladder.growth, ladder.left, ladder.released_fraction
+    if isinstance(growth, Unknown) or isinstance(left, Unknown):
+        return ["what the model took cannot be told here"]
+    first = f"it brought {format_bytes(growth)} of resident memory, {format_bytes(max(left, 0))} stayed to the end"
+    if isinstance(fraction, float):
+        first += f"; {fraction:.1%} of the model's own memory came back"
+    return [first, f"mode {ladder.scenario.mode}, ONNX Runtime {ladder.environment.onnxruntime}"]
+
+
+def _layers(alt: Any, ladder: Ladder) -> list[Any]:
+    shown = [("before the model", ladder.before), ("loaded and run", ladder.full)]
+    shown += [(step.name, step) for step in ladder.steps]
+    names = [name for name, _ in shown]
+    bars: list[Row] = []
+    notes: list[Row] = []
+    for name, step in shown:
+        rung = step not in (ladder.before, ladder.full)
+        bars += _bars(name, step, rung=rung)
+        notes += _note(name, step, rung=rung)
+    top = max((row["x2"] for row in bars), default=1.0)
+    x = alt.X("x:Q", scale=alt.Scale(domain=[0, top * 1.22], nice=False), axis=alt.Axis(title="RSS (MiB)", tickCount=8))
+    axis = alt.Axis(title=None, ticks=False, domain=False, labelColor=theme.INK, labelFontSize=12, labelPadding=8)
+    y = alt.Y("step:N", sort=names, axis=axis)
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", direction="horizontal", labelLimit=300)
+    colour = alt.Color("kind:N", scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())), legend=legend)
+    beside = alt.X("x:Q")
+    return [
+        _chart(alt, bars)
+        .mark_bar(height=ROW - 16, aria=False)
+        .encode(x=x, x2="x2", y=y, color=colour, tooltip=[alt.Tooltip(f"{key}:N") for key in ("step", "kind", "size")]),
+        _chart(alt, notes)
+        .mark_text(align="left", dx=7, fontSize=11, color=theme.INK, aria=False)
+        .encode(x=beside, y=y, text="text:N"),
+    ]
+
+
+def _bars(name: str, step: Step, *, rung: bool) -> list[Row]:
+    sizes = [("file-backed", step.reading.file), ("anonymous", step.reading.anon)]
+    if rung and isinstance(step.freed, int) and step.freed > 0:
+        sizes.append(("given back by this step", step.freed))
+    rows, at = [], 0.0
+    for kind, size in sizes:
+        if isinstance(size, int) and size > 0:
+            end = at + size / _MIB
+            rows.append({"step": name, "kind": kind, "x": at, "x2": end, "size": format_bytes(size)})
+            at = end
+    return rows
+
+
+def _note(name: str, step: Step, *, rung: bool) -> list[Row]:
+    rss = step.reading.rss
+    if isinstance(rss, Unknown) or isinstance(step.freed, Unknown):
+        return []
+    freed = step.freed if rung else 0
+    text = format_bytes(rss)
+    if rung:
+        text = (
+            f"−{format_bytes(freed)}" if freed >= _MIB // 10 else f"+{format_bytes(-freed)}" if freed < 0 else "nothing"
+        )
+    return [{"step": name, "x": (rss + max(freed, 0)) / _MIB, "text": text}]
+
+
+def _chart(alt: Any, rows: list[Row]) -> Any:
+    return alt.Chart(alt.InlineData(values=rows))

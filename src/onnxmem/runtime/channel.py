@@ -1,0 +1,94 @@
+"""Messages between two processes: small JSON headers, with file descriptors beside them. Tensors never travel here."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+_HEAD = struct.Struct("<IB")  # length of the message, number of descriptors
+_MOST_DESCRIPTORS = 8
+
+
+class Gone(Exception):
+    """The other side has closed its end, or has died."""
+
+
+class Channel:
+    """One end of a pair; one thread uses it at a time."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, Channel]:
+        """Two ends that talk to each other. Neither is inherited by a process that is started later."""
+        here, there = socket.socketpair()
+        return cls(here), cls(there)
+
+    @classmethod
+    def adopt(cls, descriptor: int) -> Channel:
+        """The end that another process has handed over."""
+        return cls(socket.socket(fileno=descriptor))
+
+    def fileno(self) -> int:
+        """The descriptor, to hand over or to wait for."""
+        return self._end.fileno()
+
+    def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Send one message; the descriptors stay open here."""
+        body = json.dumps(message, separators=(",", ":")).encode()
+        try:
+            content = _HEAD.pack(len(body), len(descriptors)) + body
+            # The descriptors ride on the first byte; a short message is one system call.
+            sent = socket.send_fds(self._end, [content], descriptors)
+            if sent < len(content):
+                self._end.sendall(memoryview(content)[sent:])
+        except OSError as error:
+            raise Gone from error
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """Wait for one message and the descriptors that came with it."""
+        descriptors: list[int] = []
+        try:
+            head = b""
+            while len(head) < _HEAD.size:
+                piece, arrived, _, _ = socket.recv_fds(self._end, _HEAD.size - len(head), _MOST_DESCRIPTORS)
+                descriptors += arrived
+                if not piece:
+                    raise Gone
+                head += piece
+            length, _ = _HEAD.unpack(head)
+            message: dict[str, Any] = json.loads(self._exactly(length))
+        except (OSError, Gone) as error:
+            close_all(descriptors)
+            raise Gone from error
+        return message, descriptors
+
+    def close(self, *, wake: bool = True) -> None:
+        """Close this end. `wake` ends the conversation for everyone, also for copies of this end in other processes."""
+        if wake:
+            # Closing alone would not wake a thread of this process that is waiting in receive().
+            with suppress(OSError):
+                self._end.shutdown(socket.SHUT_RDWR)
+        self._end.close()
+
+    def _exactly(self, count: int) -> bytearray:
+        content = bytearray(count)
+        view, got = memoryview(content), 0
+        while got < count:
+            more = self._end.recv_into(view[got:])
+            if not more:
+                raise Gone
+            got += more
+        return content
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close descriptors that nobody took."""
+    for descriptor in descriptors:
+        os.close(descriptor)

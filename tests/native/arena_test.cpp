@@ -1,0 +1,330 @@
+// The allocator without Python and without ONNX Runtime, to be built with sanitizers. Exits 0 if all is well.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "arena_heap.hpp"
+#include "arena_region.hpp"
+#include "arena_run.hpp"
+#include "arena_tape.hpp"
+
+using namespace arena;
+
+#define CHECK(condition)                                                    \
+  do {                                                                      \
+    if (!(condition)) {                                                     \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);  \
+      std::exit(1);                                                         \
+    }                                                                       \
+  } while (false)
+
+namespace {
+
+struct Call {
+  int buffer;
+  std::size_t size;  // 0: a free
+};
+
+// A random run: buffers of random sizes; some are never freed.
+std::vector<Call> random_calls(std::mt19937& random, int buffers) {
+  std::vector<Call> calls;
+  std::vector<int> alive;
+  for (int next = 0; next < buffers;) {
+    if (alive.empty() || random() % 2) {
+      const std::size_t limit = random() % 10 == 0 ? 400'000 : 5'000;
+      calls.push_back({next, 1 + random() % limit});
+      alive.push_back(next++);
+    } else {
+      const std::size_t k = random() % alive.size();
+      if (random() % 12) calls.push_back({alive[k], 0});
+      alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+  }
+  return calls;
+}
+
+// Plays a run, writes to every byte and sees that nobody else did. Returns what outlived it.
+std::vector<void*> play(const std::vector<Call>& calls, unsigned char mark) {
+  std::vector<unsigned char*> blocks(calls.size(), nullptr);
+  std::vector<std::size_t> sizes(calls.size(), 0);
+  for (const Call& call : calls) {
+    const unsigned char stamp = static_cast<unsigned char>(mark + call.buffer);
+    if (call.size != 0) {
+      auto* block = static_cast<unsigned char*>(allocate(call.size));
+      CHECK(block != nullptr && reinterpret_cast<std::uintptr_t>(block) % kAlignment == 0);
+      std::memset(block, stamp, call.size);
+      blocks[call.buffer] = block, sizes[call.buffer] = call.size;
+    } else {
+      for (std::size_t k = 0; k < sizes[call.buffer]; ++k) CHECK(blocks[call.buffer][k] == stamp);
+      release(blocks[call.buffer]);
+      blocks[call.buffer] = nullptr;
+    }
+  }
+  std::vector<void*> left;
+  for (auto* block : blocks)
+    if (block != nullptr) left.push_back(block);
+  return left;
+}
+
+Trace record(const std::vector<Call>& calls) {
+  RecordingRun run(false);
+  begin(run);
+  const auto left = play(calls, 1);
+  end(run);
+  for (void* block : left) release(block);
+  CHECK(run.complete());
+  return run.trace();
+}
+
+Verdict replay(const Tape& tape, Pool& pool, const std::vector<Call>& calls, unsigned char mark) {
+  Pool::Loan loan{};
+  do loan = pool.acquire(tape.peak(), 1.0);
+  while (loan.answer == Pool::Answer::busy);
+  CHECK(loan.answer == Pool::Answer::lent);
+  ReplayingRun run(tape, *loan.region);
+  begin(run);
+  const auto left = play(calls, mark);
+  end(run);
+  const Verdict verdict = run.finish();
+  pool.release(*loan.region);
+  for (void* block : left) release(block);
+  return verdict;
+}
+
+void test_heap() {
+  CHECK(allocate(0) == nullptr);
+  CHECK(allocate(SIZE_MAX) == nullptr && allocate(SIZE_MAX - 70) == nullptr && allocate(SIZE_MAX / 2) == nullptr);
+  release(nullptr);
+  int foreign = 0;
+  const auto before = unknown_frees();
+  release(&foreign);
+  CHECK(unknown_frees() == before + 1);
+  void* block = allocate(100);
+  release(block);
+  release(block);  // twice: noticed, not done
+  CHECK(unknown_frees() == before + 2);
+  for (const Large large : {Large::shared, Large::mapped, Large::recycled}) {
+    void* a = heap().allocate(1'000'000, large);
+    std::memset(a, 1, 1'000'000);
+    CHECK(heap().release(a));
+    void* b = heap().allocate(1'000'000, large);
+    if (large == Large::recycled) CHECK(a == b);
+    CHECK(heap().release(b));
+  }
+  heap().trim();
+  CHECK(heap().live_blocks() == 0 && heap().live_bytes() == 0);
+}
+
+bool refused(Trace trace, std::vector<std::int64_t> offsets) {
+  try {
+    const Tape tape(trace, std::move(offsets), 0, false);
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return false;
+}
+
+void test_wrong_tapes() {
+  const Trace two{{64, 64}, {0, 1}, {2, 3}};
+  CHECK(!refused(two, {0, 64}) && !refused(two, {0, -1}));
+  CHECK(refused(two, {0, 0}));                           // overlap
+  CHECK(refused(two, {0, 8}));                           // not aligned
+  CHECK(refused(two, {0}));                              // too few
+  CHECK(refused({{64, 64}, {0, 1}, {2, 2}}, {0, 64}));   // two calls at one step
+  CHECK(refused({{64, -1}, {0, 1}, {2, 3}}, {0, 64}));   // no size
+  CHECK(refused({{64, 64}, {0, 3}, {2, 1}}, {0, 64}));   // freed before it was allocated
+  CHECK(refused({{64, 0}, {0, 1}, {2, -1}}, {0, 64}));   // a place for any size
+  CHECK(!refused({{64, 0}, {0, 1}, {2, -1}}, {0, -1}));
+  CHECK(refused({{64, INT64_MAX}, {0, 1}, {2, 3}}, {0, 64}));
+}
+
+void test_replay_and_deviations() {
+  std::mt19937 random(1);
+  for (int round = 0; round < 60; ++round) {
+    const auto calls = random_calls(random, 60);
+    const Trace trace = record(calls);
+    const std::size_t guard = round % 2 ? 64 : 0;
+    Trace padded = trace;
+    for (auto& size : padded.sizes) size = static_cast<std::int64_t>(footprint(static_cast<std::size_t>(size)) + guard);
+    const Tape tape(trace, place_in_sequence(padded), guard, false);
+    Pool pool(1, true, false);
+    for (int turn = 0; turn < 3; ++turn) {
+      const Verdict verdict = replay(tape, pool, calls, static_cast<unsigned char>(turn));
+      CHECK(verdict.deviation.what == nullptr && verdict.overruns == 0);
+    }
+    // Any change at all, and every byte is still where it was written.
+    auto other = calls;
+    const std::size_t at = random() % other.size();
+    if (other[at].size != 0)
+      other[at].size += 1 + random() % 300;
+    else
+      other.erase(other.begin() + static_cast<std::ptrdiff_t>(at));
+    CHECK(replay(tape, pool, other, 9).deviation.what != nullptr);
+    CHECK(pool.stats().escaped == 0);
+    CHECK(replay(tape, pool, calls, 3).deviation.what == nullptr);
+    CHECK(replay(tape, pool, random_calls(random, 40), 5).deviation.what != nullptr);
+  }
+  CHECK(heap().live_blocks() == 0);
+}
+
+void test_overrun_is_seen() {
+  const Trace trace{{100}, {0}, {1}};
+  const Tape tape(trace, {0}, 64, false);
+  Pool pool(1, true, false);
+  const auto loan = pool.acquire(tape.peak(), 0);
+  ReplayingRun run(tape, *loan.region);
+  begin(run);
+  auto* block = static_cast<unsigned char*>(allocate(100));
+  block[100] = 1;
+  release(block);
+  CHECK(block[0] == 0xDB);  // freed memory is overwritten
+  end(run);
+  CHECK(run.finish().overruns == 1);
+  pool.release(*loan.region);
+}
+
+void test_escape() {
+  const Trace trace{{4096, 4096}, {0, 1}, {2, 3}};
+  const Tape tape(trace, {0, 4096}, 0, false);
+  auto pool = std::make_unique<Pool>(1, true, false);
+  const auto loan = pool->acquire(tape.peak(), 0);
+  ReplayingRun run(tape, *loan.region);
+  begin(run);
+  void* kept = allocate(4096);
+  release(allocate(4096));
+  end(run);
+  CHECK(run.finish().deviation.what != nullptr);
+  pool->release(*loan.region);
+  CHECK(pool->stats().escaped == 1);
+  CHECK(pool->acquire(64, 0).answer == Pool::Answer::refused);  // nobody is put on top of it
+  pool->trim();
+  std::memset(kept, 7, 4096);
+  pool.reset();  // it outlives even the pool
+  std::memset(kept, 8, 4096);
+  release(kept);
+  const auto before = unknown_frees();
+  release(kept);
+  CHECK(unknown_frees() == before + 1);
+}
+
+void test_pool() {
+  Pool pool(2, true, false);
+  const auto first = pool.acquire(1000, 0);
+  CHECK(first.answer == Pool::Answer::lent);
+  std::atomic<int> stage{0};
+  std::thread other([&] {
+    const auto second = pool.acquire(2000, 0);
+    CHECK(second.answer == Pool::Answer::lent && second.region != first.region);
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+    pool.release(*second.region);
+  });
+  while (stage != 1) std::this_thread::yield();
+  CHECK(pool.acquire(10, 0).answer == Pool::Answer::refused);  // it would wait for itself
+  std::thread([&] { CHECK(pool.acquire(10, 0.01).answer == Pool::Answer::busy); }).join();
+  stage = 2;
+  other.join();
+  pool.release(*first.region);
+  const auto grown = pool.acquire(1 << 20, 0);
+  CHECK(grown.region->capacity() >= 1 << 20);
+  std::memset(grown.region->base(), 5, 1 << 20);
+  pool.trim();  // not what is lent
+  CHECK(grown.region->base()[17] == std::byte{5});
+  pool.release(*grown.region);
+  pool.trim();
+  CHECK(grown.region->base()[17] == std::byte{0});
+  pool.shrink(4096);
+  CHECK(pool.stats().largest == 4096 && pool.stats().regions == 2);
+}
+
+// Eight threads, two shapes, two regions, outputs handed from thread to thread.
+void test_threads() {
+  std::mt19937 random(2);
+  std::vector<std::vector<Call>> shapes{random_calls(random, 50), random_calls(random, 80)};
+  std::vector<std::unique_ptr<Tape>> tapes;
+  for (const auto& calls : shapes) {
+    const Trace trace = record(calls);
+    tapes.push_back(std::make_unique<Tape>(trace, place_in_sequence(trace), 0, false));
+  }
+  Pool pool(2, true, false);
+  std::vector<std::thread> threads;
+  std::mutex lock;
+  std::vector<void*> handed;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int turn = 0; turn < 30; ++turn) {
+        const std::size_t shape = static_cast<std::size_t>(turn + t) % 2;
+        CHECK(replay(*tapes[shape], pool, shapes[shape], static_cast<unsigned char>(t)).deviation.what == nullptr);
+        void* output = allocate(200'000);
+        const std::lock_guard guard(lock);
+        handed.push_back(output);
+        release(handed.front());
+        handed.erase(handed.begin());
+        if (turn % 7 == 0) trim_all();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  for (void* block : handed) release(block);
+  CHECK(pool.stats().lent == 0 && pool.stats().escaped == 0 && heap().live_blocks() == 0);
+}
+
+void test_stray_free() {
+  const Trace trace{{4096, 64}, {0, 1}, {2, 3}};
+  const Tape tape(trace, {0, 4096}, 0, false);
+  Pool pool(1, true, false);
+  const auto loan = pool.acquire(tape.peak(), 0);
+  ReplayingRun run(tape, *loan.region);
+  begin(run);
+  void* block = allocate(4096);
+  void* other = allocate(64);
+  std::thread([&] { release(block); }).join();  // another thread than the one that runs
+  release(other);
+  end(run);
+  CHECK(run.finish().deviation.what != nullptr);
+  pool.release(*loan.region);
+  CHECK(pool.stats().escaped == 0);
+}
+
+void test_fork() {
+  watch_forks();
+  Pool pool(1, true, false);
+  Pool::Loan loan{};
+  std::thread([&] { loan = pool.acquire(4096, 0); }).join();
+  const pid_t child = fork();
+  if (child == 0) {
+    // The thread that ran in it does not exist here, so its region is free.
+    const bool well = pool.acquire(4096, 0).answer == Pool::Answer::lent;
+    void* block = allocate(300'000);
+    release(block);
+    _exit(well ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  pool.release(*loan.region);
+}
+
+}  // namespace
+
+int main(int count, char**) {
+  test_heap();
+  test_wrong_tapes();
+  test_replay_and_deviations();
+  test_overrun_is_seen();
+  test_escape();
+  test_pool();
+  test_stray_free();
+  test_threads();
+  if (count == 1) test_fork();  // ThreadSanitizer does not follow a fork
+  std::puts("ok");
+  return 0;
+}

