@@ -15,8 +15,9 @@ from onnxmem import files
 from onnxmem.compare.candidate import Candidate, parse_candidates
 from onnxmem.compare.compare import compare
 from onnxmem.compare.comparison import SCHEMA
+from onnxmem.compare.lives import prepare
 from onnxmem.errors import BudgetExceeded, ModelError, UsageError
-from onnxmem.measure.environment import read_environment
+from onnxmem.measure.environment import package_version, read_environment
 from onnxmem.units import format_bytes
 
 BY = ("memory", "latency", "cold start")
@@ -55,7 +56,8 @@ def load_best(
     Candidates that are not there are left out, those that fail or give other answers than the first never win. `by` is
     "memory" (peak RSS at the largest size), "latency" or "cold start"; with a `budget` in bytes only candidates whose
     peak is within it are considered. `settings` are those of `compare`. Figures are kept in `cache` (by default the
-    user's cache folder) and measured again when a file, a setting or the environment changes.
+    user's cache folder) and measured again when a file, a setting or the environment changes; the code behind an
+    importable `module:factory` is not watched.
     """
     if by not in BY:
         raise UsageError(f"there is no choice by '{by}'", hint=f"known: {', '.join(BY)}")
@@ -106,9 +108,9 @@ def _measured(
     """The document of a comparison, from the cache if nothing has changed since."""
     folder = Path(cache) if cache is not None else _cache_folder()
     key = {
-        "candidates": [[each.name, each.mode, [_stamp(file) for file in each.files]] for each in candidates],
+        "candidates": [[each.name, each.mode, [_stamp(file) for file in _files(each)]] for each in candidates],
         "settings": repr(sorted(settings.items(), key=lambda item: item[0])),
-        "environment": read_environment().document(),
+        "environment": {**read_environment().document(), "torch": package_version("torch")},
     }
     place = folder / f"{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}.json"
     with suppress(OSError, ValueError):
@@ -122,6 +124,14 @@ def _measured(
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(place, json.dumps(document))
     return document
+
+
+def _files(candidate: Candidate) -> list[Path]:
+    """All files that decide the figures: external weights too, and a factory's code where its file is named."""
+    (lives,) = prepare([candidate])
+    code = candidate.source.where.rpartition(":")[0] if candidate.source else ""
+    found = [*lives.files, *([Path(code)] if code.endswith(".py") else [])]
+    return [path for path in found if path.exists()]
 
 
 def _stamp(path: Path) -> list[Any]:
