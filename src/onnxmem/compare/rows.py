@@ -13,11 +13,14 @@ from onnxmem.compare.sizes import Size
 from onnxmem.unknown import Unknown
 
 BYTES, SECONDS, TIMES = "bytes", "seconds", "times"
-# Below these no difference is worth a name, however well the samples of one afternoon are told apart.
-MARGIN = {BYTES: 0.02, SECONDS: 0.10, TIMES: 0.02}
+# Below this no difference is worth a name, however well the samples of one afternoon are told apart: threads take
+# memory at other moments the next time, and a few processes do not show how far that goes.
+MARGIN = 0.10
+# The size of a file is not measured: it is known.
+_EXACT = "file size"
 # The kernel counts pages in batches, and a millisecond is a turn of the scheduler.
 LEAST = {BYTES: 2**20, SECONDS: 0.001, TIMES: 0.0}
-# So few samples do not show how far they can spread.
+# So few samples of a time do not show how far they can spread.
 _FEW = 5
 
 
@@ -60,8 +63,8 @@ def make_rows(results: Sequence[Result], sizes: Sequence[Size], parity: Parity) 
         values = {result.name: of(result) for result in results}
         fair = [result.name for result in results if result.failure is None and parity.agrees(result.name)]
         allowed = {name: value for name in fair if isinstance(value := values[name], Figure)}
-        least = 0.0 if metric == "file size" else LEAST[unit]
-        best, ratio = decide(allowed, MARGIN[unit], least)
+        exact = metric == _EXACT
+        best, ratio = decide(allowed, 0.02 if exact else MARGIN, 0.0 if exact else LEAST[unit], wide=unit == SECONDS)
         return Row(metric, unit, size, values, best, ratio)
 
     def each(metric: str, unit: str, of: Callable[[AtSize], Known]) -> list[Row]:
@@ -97,25 +100,25 @@ def _per_file(result: Result) -> Known:
     return Figure(tuple(sample / size for sample in result.load_growth.samples))
 
 
-def decide(values: Mapping[str, Figure], margin: float, least: float = 0.0) -> tuple[tuple[str, ...], float | None]:
+def decide(
+    values: Mapping[str, Figure], margin: float, least: float = 0.0, *, wide: bool = False
+) -> tuple[tuple[str, ...], float | None]:
     """The best with those within the noise of it, and how many times the next takes.
 
-    Two are told apart if not even their extreme samples overlap, widened where there are few, and if their medians
-    differ by more than the margin (a part of the better) and by more than the least amount that means anything.
+    Two are told apart if not even their extreme samples overlap, and if their medians differ by more than the margin
+    (a part of the better) and by more than the least amount that means anything. With `wide`, few samples count as
+    spread wider than they are: times have long tails.
     """
     if len(values) < 2:
         return (), None
     order = sorted(values, key=lambda name: values[name].median)
     first = values[order[0]]
-    tied = [name for name in order if not _apart(first, values[name], max(margin * first.median, least))]
+    tied = [name for name in order if not _apart(first, values[name], max(margin * first.median, least), wide)]
     others = [values[name].median for name in order if name not in tied]
     ratio = others[0] / first.median if others and first.median > 0 else None
     return tuple(tied), ratio
 
 
-def _apart(better: Figure, worse: Figure, margin: float) -> bool:
-    return worse.low - _slack(worse) > better.high + _slack(better) and worse.median - better.median > margin
-
-
-def _slack(value: Figure) -> float:
-    return (value.high - value.low) / 2 if len(value.samples) < _FEW else 0.0
+def _apart(better: Figure, worse: Figure, margin: float, wide: bool) -> bool:
+    slack = sum((f.high - f.low) / 2 for f in (better, worse) if len(f.samples) < _FEW) if wide else 0.0
+    return worse.low - better.high > slack and worse.median - better.median > margin

@@ -17,7 +17,8 @@ def test_nobody_wins_within_the_noise() -> None:
     # They do not overlap, but nobody would care.
     assert decide({"a": Figure((100.0,)), "b": Figure((101.0,))}, 0.02)[1] is None
     # Two samples each show too little of their spread.
-    assert decide({"a": Figure((100.0, 120.0)), "b": Figure((130.0, 150.0))}, 0.02)[1] is None
+    assert decide({"a": Figure((100.0, 120.0)), "b": Figure((130.0, 150.0))}, 0.02, wide=True)[1] is None
+    assert decide({"a": Figure((100.0, 120.0)), "b": Figure((130.0, 150.0))}, 0.02)[0] == ("a",)
     # A few KiB are how the kernel counts.
     assert decide({"a": Figure((100.0,)), "b": Figure((200.0,))}, 0.02, least=4096)[1] is None
 
