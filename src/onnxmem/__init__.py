@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onnxmem.compare.best import load_best
+    from onnxmem.compare.compare import compare
     from onnxmem.convert import convert
     from onnxmem.demonstrate import demonstrate_actual_onnx_memory_release
     from onnxmem.errors import (
@@ -73,9 +75,11 @@ _HOME = {
     "Sharing": "share",
     "Unknown": "unknown",
     "UsageError": "errors",
+    "compare": "compare.compare",
     "convert": "convert",
     "demonstrate_actual_onnx_memory_release": "demonstrate",
     "estimate": "estimate",
+    "load_best": "compare.best",
     "make_report": "report.build",
     "measure": "measure.measure",
     "pack": "pack",
@@ -119,9 +123,11 @@ __all__ = [
     "Sharing",
     "Unknown",
     "UsageError",
+    "compare",
     "convert",
     "demonstrate_actual_onnx_memory_release",
     "estimate",
+    "load_best",
     "make_report",
     "measure",
     "pack",

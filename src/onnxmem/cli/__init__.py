@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import convert, demo, estimate, measure, pack, plan, release, report, share, trace
+from onnxmem.cli import compare, convert, demo, estimate, measure, pack, plan, release, report, share, trace
 from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 for verb in (
+    compare.compare,
     convert.convert,
     demo.demo,
     estimate.estimate,

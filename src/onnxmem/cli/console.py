@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,3 +46,16 @@ def stage(what: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Say on stderr which step of long work is going on: a spinner on a terminal, plain lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda text: print(f"onnxmem: {what}: {text}", file=sys.stderr)  # noqa: T201
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    with Console(stderr=True).status(f"{what} …") as status:
+        yield lambda text: status.update(Text(f"{what}: {text} …"))

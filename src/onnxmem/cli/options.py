@@ -135,6 +135,19 @@ def parse_range(text: str) -> tuple[str, tuple[float, float]]:
     return name, (low, high)
 
 
+def parse_dtype(text: str) -> tuple[str, str]:
+    """Read `ids=int64`."""
+    from onnxmem.errors import UsageError  # noqa: PLC0415
+    from onnxmem.measure.feeds import GENERATED  # noqa: PLC0415
+
+    name, separator, dtype = text.rpartition("=")
+    if not separator or not name or dtype not in GENERATED:
+        raise UsageError(
+            f"'{text}' is not an input's type", hint=f"write it as input=int64; known: {', '.join(GENERATED)}"
+        )
+    return name, dtype
+
+
 def parse_setting(text: str) -> tuple[str, bool | int | str]:
     """Read `enable_mem_pattern=false` or `session.disable_prepacking=1`; entries with a dot are always text."""
     from onnxmem.errors import UsageError  # noqa: PLC0415

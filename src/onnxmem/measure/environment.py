@@ -51,9 +51,9 @@ def read_environment(onnxruntime: str | None = None) -> Environment:
         kernel=platform.release(),
         libc=" ".join(platform.libc_ver()).strip(),
         python=platform.python_version(),
-        onnxmem=_version("onnxmem"),
-        onnxruntime=onnxruntime or _version("onnxruntime"),
-        numpy=_version("numpy"),
+        onnxmem=package_version("onnxmem"),
+        onnxruntime=onnxruntime or package_version("onnxruntime"),
+        numpy=package_version("numpy"),
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_bytes=_memory(),
@@ -63,7 +63,8 @@ def read_environment(onnxruntime: str | None = None) -> Environment:
     )
 
 
-def _version(package: str) -> str:
+def package_version(package: str) -> str:
+    """The version of an installed package."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+GENERATED = (*_FLOATS, *_INTEGERS, "bool", "string")
+"""Types that inputs can be generated for."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:
         for name, value in known.items():
             arrays[name] = stored[name]
             dtype = "string" if arrays[name].dtype.kind in "US" else arrays[name].dtype.name
-            if value.dtype in (*_FLOATS, *_INTEGERS, "bool", "string") and dtype != value.dtype:
+            if value.dtype in GENERATED and dtype != value.dtype:
                 raise UsageError(
                     f"input '{name}' is {value.dtype}, but '{path.name}' holds {dtype}",
                     hint=f"convert it with array.astype('{value.dtype}') before saving",

@@ -54,12 +54,12 @@ class Measurement(Shown):
     @property
     def load_growth(self) -> Bytes:
         """Peak RSS while loading − RSS before it."""
-        return _growth(self.trial, "load")
+        return growth(self.trial, "load")
 
     @property
     def run_growth(self) -> Bytes:
         """Peak RSS in the first and all steady runs − RSS before the first."""
-        return _growth(self.trial, "first run", "steady runs")
+        return growth(self.trial, "first run", "steady runs")
 
     @property
     def latency(self) -> float | None:
@@ -121,9 +121,9 @@ class Measurement(Shown):
             "repeats": [
                 {
                     "verdict": each.verdict.kind,
-                    "load_growth_bytes": known(f"repeats[{number}].load_growth_bytes", _growth(each, "load")),
+                    "load_growth_bytes": known(f"repeats[{number}].load_growth_bytes", growth(each, "load")),
                     "run_growth_bytes": known(
-                        f"repeats[{number}].run_growth_bytes", _growth(each, "first run", "steady runs")
+                        f"repeats[{number}].run_growth_bytes", growth(each, "first run", "steady runs")
                     ),
                     "latency_seconds": statistics.median(each.latencies) if each.latencies else None,
                 }
@@ -184,7 +184,8 @@ def _highest(trial: Trial) -> int:
     return max((phase.peak.rss for phase in trial.phases if isinstance(phase.peak.rss, int)), default=0)
 
 
-def _growth(trial: Trial, first: str, *more: str) -> Bytes:
+def growth(trial: Trial, first: str, *more: str) -> Bytes:
+    """Peak RSS in these phases − RSS before the first of them."""
     start = trial.phase(first)
     if start is None:
         return Unknown(f"the phase '{first}' was not reached")

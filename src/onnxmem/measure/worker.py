@@ -27,8 +27,15 @@ import sys
 import time
 from typing import Any
 
-# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS.
-NO_MEMORY = ("MemoryError", "bad_alloc", "annot allocate memory", "ailed to allocate memory", "Memory allocation still")
+# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS, PyTorch.
+NO_MEMORY = (
+    "MemoryError",
+    "bad_alloc",
+    "annot allocate memory",
+    "ailed to allocate memory",
+    "Memory allocation still",
+    "can't allocate memory",
+)
 
 
 class _Stopped(Exception):
@@ -40,6 +47,7 @@ class Worker:
 
     def __init__(self, task: dict[str, Any], out: int) -> None:
         self.task, self.out = task, out
+        self.series: list[tuple[str, dict[str, Any]]] = []
 
     def say(self, message: dict[str, Any]) -> None:
         os.write(self.out, json.dumps(message).encode() + b"\n")
@@ -71,14 +79,10 @@ class Worker:
         self.phase("import", self.import_runtime)
         self.phase("inputs", self.read_inputs)
         self.phase("load", self.load)
-        self.phase("first run", lambda: self.run_model(1))
-        # Looking at outputs is not running, and hashing them is not what a caller does: between the phases.
-        first = self.digest()
-        for _ in range(self.task.get("rounds", 1)):
-            self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
-        self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
-        if self.task["profile"]:
-            self.say({"profile": self.session.end_profiling()})
+        if self.task.get("series"):
+            self.run_series()
+        else:
+            self.run_steadily()
         self.let_go()
 
     def let_go(self) -> None:
@@ -89,6 +93,24 @@ class Worker:
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl does not
             if trim:
                 self.phase("trim", lambda: {"trimmed": trim(0)})
+
+    def run_steadily(self) -> None:
+        self.phase("first run", lambda: self.run_model(1))
+        # Looking at outputs is not running, and hashing them is not what a caller does: between the phases.
+        first = self.digest()
+        for _ in range(self.task.get("rounds", 1)):
+            self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
+        self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
+        if self.task.get("save"):
+            self.save_outputs(self.task["save"])
+        if self.task["profile"]:
+            self.say({"profile": self.session.end_profiling()})
+
+    def run_series(self) -> None:
+        """Inputs of several sizes, one after the other, in this one process: a phase for each."""
+        for name, feeds in self.series:
+            self.feeds = feeds
+            self.phase(f"run {name}", lambda: self.run_model(1 + self.task["runs"]))
 
     def import_runtime(self) -> dict[str, Any]:
         import gc  # noqa: PLC0415
@@ -104,7 +126,11 @@ class Worker:
         return {"onnxruntime": onnxruntime.__version__}
 
     def read_inputs(self) -> None:
-        self.feeds = {name: self.numpy.load(path) for name, path in self.task["feeds"]}
+        self.feeds = self.arrays(self.task["feeds"])
+        self.series = [(name, self.arrays(feeds)) for name, feeds in self.task.get("series", ())]
+
+    def arrays(self, feeds: list[tuple[str, str]]) -> dict[str, Any]:
+        return {name: self.numpy.load(path) for name, path in feeds}
 
     def load(self) -> None:
         options = self.ort.SessionOptions()
@@ -125,14 +151,23 @@ class Worker:
             # Outputs of the run before are gone by the time the next ones are made, as in a caller's loop.
             self.outputs = None
             began = time.perf_counter()
-            self.outputs = self.session.run(None, self.feeds)
+            self.outputs = self.infer()
             self.say({"run": number, "seconds": time.perf_counter() - began})
+
+    def infer(self) -> Any:
+        """One run, as a caller would make it. What it returns is kept until the next."""
+        return self.session.run(None, self.feeds)
+
+    def named_outputs(self) -> list[tuple[str, str, Any]]:
+        """Name, type and value of what the last run returned."""
+        described = self.session.get_outputs()
+        return [(meta.name, meta.type, v) for meta, v in zip(described, self.outputs or (), strict=True)]
 
     def digest(self) -> str:
         """A hash of all outputs: names, types, shapes and bytes."""
         total = self.sha256()
-        for meta, value in zip(self.session.get_outputs(), self.outputs or (), strict=True):
-            total.update(f"{meta.name}\0{meta.type}\0{getattr(value, 'shape', '')}\0".encode())
+        for name, kind, value in self.named_outputs():
+            total.update(f"{name}\0{kind}\0{getattr(value, 'shape', '')}\0".encode())
             if isinstance(value, self.numpy.ndarray) and value.dtype != object:
                 total.update(self.numpy.ascontiguousarray(value).reshape(-1).view(self.numpy.uint8).data)
             else:
@@ -140,11 +175,21 @@ class Worker:
         return str(total.hexdigest())
 
     def shapes(self) -> dict[str, Any]:
-        names = [meta.name for meta in self.session.get_outputs()]
-        return {n: list(getattr(value, "shape", ())) for n, value in zip(names, self.outputs or (), strict=True)}
+        return {name: list(getattr(value, "shape", ())) for name, _, value in self.named_outputs()}
+
+    def save_outputs(self, folder: str) -> None:
+        """Write the outputs down for whoever compares them. What is no plain array has no numbers to compare."""
+        saved = []
+        for number, (name, _, value) in enumerate(self.named_outputs()):
+            plain = isinstance(value, self.numpy.ndarray) and value.dtype != object
+            path = f"{folder}/output-{number}.npy" if plain else None
+            if path:
+                self.numpy.save(path, value, allow_pickle=False)
+            saved.append((name, path))
+        self.say({"saved": saved})
 
     def release(self) -> None:
-        self.feeds = {}
+        self.feeds, self.series = {}, []
         self.outputs = self.session = None
         self.gc.collect()
 
@@ -169,6 +214,17 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def life_for(task: dict[str, Any]) -> type[Worker]:
+    """Who does this task: ONNX Runtime, or PyTorch, which is loaded for nobody else."""
+    if task.get("kind") != "torch":
+        return Worker
+    # This file runs as __main__: without this, TorchWorker would inherit from a second copy of it.
+    sys.modules["onnxmem.measure.worker"] = sys.modules[__name__]
+    from onnxmem.measure.torch_worker import TorchWorker  # noqa: PLC0415
+
+    return TorchWorker
+
+
 def main(life: type[Worker] = Worker) -> None:
     """Do one task for the parent at the other end of stdin and stdout."""
     # Whatever prints on stdout from here on, a library or a kernel, must not end up between the messages.
@@ -186,7 +242,7 @@ def main(life: type[Worker] = Worker) -> None:
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
             resource.setrlimit(kind, (value, value))
     try:
-        life(task, out).run()
+        (life_for(task) if life is Worker else life)(task, out).run()
     except _Stopped:
         sys.exit(3)
 

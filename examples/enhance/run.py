@@ -1,0 +1,63 @@
+"""PyTorch or ONNX for an image enhancer? Writes weights, exports, compares twice, and says whether the winners agree.
+
+pip install 'onnxmem[torch,report]'
+python examples/enhance/run.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from enhancer import make
+from rich.console import Console
+
+from onnxmem import compare
+from onnxmem.compare.comparison import Comparison
+from onnxmem.report.compare_text import compare_text
+from onnxmem.report.picture import save_chart
+from onnxmem.report.scaling import scaling_chart
+
+HERE = Path(__file__).parent
+MADE = HERE / "made"
+
+
+def weights() -> Path:
+    """Weights as training would leave them: a state dictionary in a .pth file. Here they are random, but always so."""
+    path = MADE / "enhancer.pth"
+    torch.manual_seed(0)
+    torch.save(make().state_dict(), path)
+    return path
+
+
+def once(path: Path) -> Comparison:
+    """One comparison, from the beginning."""
+    return compare(
+        [f"{HERE / 'enhancer.py'}:make"],
+        weights=path,
+        export=MADE,
+        shapes={"image": (1, 3, "N", "N")},
+        sizes=(128, 256, 512),
+        runs=2,
+        repeat=3,
+        on_life=Console(stderr=True).print,
+    )
+
+
+def winners(result: Comparison) -> dict[str, tuple[str, ...]]:
+    """Who won each row."""
+    return {f"{row.metric} {row.size or ''}".strip(): row.best for row in result.rows}
+
+
+if __name__ == "__main__":
+    MADE.mkdir(exist_ok=True)
+    results = [once(weights()) for _ in range(2)]
+    console = Console(width=110, highlight=False, markup=False)
+    for number, result in enumerate(results):
+        console.print(compare_text(result), "")
+        (MADE / f"compare-{number + 1}.json").write_text(json.dumps(result.document(), indent=2))
+    save_chart(scaling_chart(results[0], title="Image enhancer: peak memory against image size"), MADE / "scaling.svg")
+    first, second = map(winners, results)
+    changed = [name for name in first if first[name] != second[name]]
+    console.print(f"Other winners the second time: {', '.join(changed) or 'none'}")

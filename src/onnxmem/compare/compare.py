@@ -1,0 +1,163 @@
+"""Which one takes less, by how much, and with the same answers? Candidates measured side by side."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from onnxmem.compare.advice import HEADROOM, WhatIf, advise
+from onnxmem.compare.candidate import Candidate, parse_candidates
+from onnxmem.compare.comparison import Comparison, peak_of
+from onnxmem.compare.export import export_twin, twin_path
+from onnxmem.compare.figure import Figure
+from onnxmem.compare.fits import Fit, fit
+from onnxmem.compare.lives import Conditions, Lives, OnLife, live, prepare
+from onnxmem.compare.parity import TOLERANCE, Parity, judge_parity, read_outputs
+from onnxmem.compare.result import Result, result_of
+from onnxmem.compare.rows import make_rows
+from onnxmem.compare.sizes import Asked, OpenShape, Size, make_sizes
+from onnxmem.compare.what_if import try_mode, try_order
+from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.measure.environment import read_environment
+from onnxmem.runtime.torch_model import FACTORY, PROGRAM
+
+
+def compare(
+    candidates: Iterable[str | Path],
+    *,
+    shapes: Mapping[str, OpenShape | Sequence[OpenShape]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    sizes: Sequence[int] = (),
+    inputs: Path | str | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    seed: int = 0,
+    weights: Path | str | None = None,
+    export: bool | Path | str = False,
+    runs: int = 5,
+    repeat: int = 3,
+    threads: int | None = None,
+    timeout: float = 600.0,
+    memory_limit: int | None = None,
+    tolerance: float = TOLERANCE,
+    headroom: float = HEADROOM,
+    advice: bool = True,
+    on_life: OnLife | None = None,
+) -> Comparison:
+    """Compare: `compare(["a.onnx", "net:make"], weights="a.pth", shapes={"x": (1, 3, "N", "N")}, sizes=(256, 512))`.
+
+    Each life is a fresh process, and candidates take turns. `export` makes the ONNX twin of each PyTorch candidate,
+    for this comparison or, if it is a folder, to keep. A candidate that fails is a result: look at `failure`.
+    """
+    if repeat < 1 or runs < 1:
+        raise UsageError(f"repeat and runs must be at least 1; they are {repeat} and {runs}")
+    chosen = parse_candidates(candidates, weights=None if weights is None else Path(weights))
+    asked = Asked(
+        {name: _several(shape) for name, shape in (shapes or {}).items()},
+        dims or {},
+        tuple(sizes),
+        None if inputs is None else Path(inputs),
+        ranges or {},
+        dtypes or {},
+        seed,
+    )
+    if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
+        raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
+    given = Conditions(runs, repeat, threads, timeout, memory_limit)
+    say = on_life or (lambda _text: None)
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        folder = Path(temporary)
+        everyone = prepare(chosen)
+        lead = next((lives.signature for lives in everyone if lives.signature), None)
+        made = make_sizes(asked, lead)
+        twins = _twins(everyone, made, folder if export is True else Path(export), say) if export else {}
+        live(everyone, made, given, folder, say)
+        results = tuple(result_of(lives, made) for lives in everyone)
+        parity = _parity(everyone, results, tolerance)
+        what_ifs = _what_ifs(everyone, results, parity, made[-1], given, folder, say) if advice else []
+    fits = _fits(results)
+    versions = (trial.onnxruntime for lives in everyone for trials in lives.trials.values() for trial in trials)
+    return Comparison(
+        results,
+        made,
+        parity,
+        make_rows(results, made, parity),
+        fits,
+        advise(results, parity, fits, what_ifs, headroom=headroom),
+        given,
+        read_environment(next((version for version in versions if version), None)),
+        twins,
+    )
+
+
+def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
+    """One shape, or a list of shapes, as a list."""
+    if any(isinstance(dim, tuple | list) for dim in shape):
+        return [tuple(each) for each in shape]  # type: ignore[arg-type]
+    return [tuple(shape)]  # type: ignore[arg-type]
+
+
+def _exportable(candidate: Candidate) -> bool:
+    return candidate.source is not None and candidate.source.form in (FACTORY, PROGRAM)
+
+
+def _twins(everyone: list[Lives], sizes: Sequence[Size], folder: Path, say: OnLife) -> dict[str, str]:
+    """Make the ONNX twin of each PyTorch candidate, and let it take part."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder '{folder}': {error.strerror}") from error
+    twins: dict[str, str] = {}
+    for original in [lives for lives in everyone if lives.failure is None and _exportable(lives.candidate)]:
+        target = twin_path(original.candidate, folder)
+        say(f"exporting {original.candidate.name}")
+        try:
+            twin = export_twin(original.candidate, sizes, target)
+            (lives,) = prepare([twin])
+        except OnnxmemError as error:
+            lives = Lives(Candidate(target.name, "onnx", target), failure=str(error))
+        if any(other.candidate.name == lives.candidate.name for other in everyone):
+            lives.candidate = replace(lives.candidate, name=f"{lives.candidate.name} (exported)")
+        twins[lives.candidate.name] = original.candidate.name
+        everyone.append(lives)
+    return twins
+
+
+def _parity(everyone: Sequence[Lives], results: Sequence[Result], tolerance: float) -> Parity:
+    outputs = {}
+    for lives, result in zip(everyone, results, strict=True):
+        if result.failure is None:
+            saved = {size: trials[0].facts.get("saved", ()) for size, trials in lives.trials.items()}
+            outputs[result.name] = {size: read_outputs(each) for size, each in saved.items()}
+    return judge_parity(outputs, tolerance)
+
+
+def _what_ifs(
+    everyone: Sequence[Lives],
+    results: Sequence[Result],
+    parity: Parity,
+    size: Size,
+    given: Conditions,
+    folder: Path,
+    say: OnLife,
+) -> list[WhatIf]:
+    good = [(r, lives) for r, lives in zip(results, everyone, strict=True) if r.ok and parity.agrees(r.name)]
+    if not good:
+        return []
+    result, lives = min(good, key=lambda pair: peak_of(pair[0]))
+    if lives.candidate.kind != "onnx":
+        return []
+    say(f"trying changes to {result.name}")
+    return [*try_mode(lives, result, size, given, folder), *try_order(lives, size)]
+
+
+def _fits(results: Sequence[Result]) -> tuple[Fit, ...]:
+    found = []
+    for result in results:
+        points = [(at.size.elements, at.peak.median) for at in result.at if isinstance(at.peak, Figure)]
+        made = fit(result.name, points)
+        if made:
+            found.append(made)
+    return tuple(found)
