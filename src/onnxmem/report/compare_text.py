@@ -12,12 +12,13 @@ from onnxmem.compare.comparison import Comparison
 from onnxmem.compare.figure import Figure, Known
 from onnxmem.compare.fits import Fit
 from onnxmem.compare.rows import BYTES, SECONDS, Row
-from onnxmem.report.layout import printable, shorten_path
+from onnxmem.report.layout import printable
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 
-_NAME = 26
 _FEW, _BESIDE = 3, 4
+# Longer names do not fit beside each other in 80 columns.
+_SHORT = 14
 
 
 def compare_text(comparison: Comparison) -> RenderableType:
@@ -54,8 +55,8 @@ def headline(comparison: Comparison) -> list[RenderableType]:
 def _names(comparison: Comparison) -> dict[str, str]:
     """How candidates are called in tables: by name while these fit, else by letters that are explained first."""
     shown = [result.name for result in comparison.results if result.failure is None]
-    if len(shown) <= _FEW:
-        return {name: shorten_path(printable(name), _NAME) for name in shown}
+    if len(shown) <= _FEW and all(len(printable(name)) <= _SHORT for name in shown):
+        return {name: printable(name) for name in shown}
     return {name: _letter(number) for number, name in enumerate(shown)}
 
 
@@ -64,7 +65,7 @@ def _letter(number: int) -> str:
 
 
 def _legend(names: dict[str, str]) -> list[RenderableType]:
-    if len(names) <= _FEW:
+    if all(printable(name) == short for name, short in names.items()):
         return []
     return [*(Text(f"{short}  {printable(name)}") for name, short in names.items()), ""]
 
@@ -74,11 +75,11 @@ def _tables(comparison: Comparison, names: dict[str, str]) -> list[RenderableTyp
     every, parts = list(names), list[RenderableType]()
     for start in range(0, len(every), _BESIDE):
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("", no_wrap=True)
+        table.add_column("")
         columns = every[start : start + _BESIDE]
         for name in columns:
             table.add_column(names[name], justify="right", no_wrap=True)
-        table.add_column("winner", max_width=_NAME)
+        table.add_column("winner", no_wrap=True)
         table.add_column("ratio", justify="right", no_wrap=True)
         for row in comparison.rows:
             values = [value_text(row.values[name], row.unit) for name in columns]
@@ -104,7 +105,7 @@ def value_text(value: Known, unit: str) -> str:
 def winner_text(row: Row, names: Mapping[str, str]) -> str:
     """Who wins, or why nobody does."""
     if len(row.best) > 1 and row.ratio is None:
-        return "within the noise"
+        return "no winner"
     return " = ".join(names.get(name, name) for name in row.best) or "–"
 
 

@@ -93,9 +93,12 @@ def test_without_smaps_rollup_the_mappings_are_added_up(proc: Path) -> None:
     (proc / "smaps_rollup").unlink()
     added = read()
     assert added.source.endswith("smaps")
-    # The two copies were made one after the other, with a little allocation between them.
-    for name in ("rss", "pss", "uss", "anon", "file"):
+    # The two copies were made one after the other, with a little allocation between them. How much of it is
+    # shared also depends on other processes, which come and go in between.
+    for name in ("rss", "anon", "file"):
         assert known(getattr(added, name)) == pytest.approx(known(getattr(direct, name)), abs=SLACK)
+    for reading in (added, direct):
+        assert 0 < known(reading.uss) <= known(reading.pss) <= known(reading.rss)
 
 
 def test_without_any_smaps_shares_are_unknown_and_the_rest_is_not(proc: Path) -> None:
