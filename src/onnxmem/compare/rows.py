@@ -20,7 +20,8 @@ MARGIN = 0.10
 _EXACT = "file size"
 # The kernel counts pages in batches, and a millisecond is a turn of the scheduler.
 LEAST = {BYTES: 2**20, SECONDS: 0.001, TIMES: 0.0}
-# So few samples of a time do not show how far they can spread.
+# Three samples of each of two equals do not overlap one time in ten, and there are twenty rows; with five it is one
+# time in a hundred. So few do not show how far they can spread.
 _FEW = 5
 
 
@@ -64,7 +65,7 @@ def make_rows(results: Sequence[Result], sizes: Sequence[Size], parity: Parity) 
         fair = [result.name for result in results if result.failure is None and parity.agrees(result.name)]
         allowed = {name: value for name in fair if isinstance(value := values[name], Figure)}
         exact = metric == _EXACT
-        best, ratio = decide(allowed, 0.02 if exact else MARGIN, 0.0 if exact else LEAST[unit], wide=unit == SECONDS)
+        best, ratio = decide(allowed, 0.02 if exact else MARGIN, 0.0 if exact else LEAST[unit])
         return Row(metric, unit, size, values, best, ratio)
 
     def each(metric: str, unit: str, of: Callable[[AtSize], Known]) -> list[Row]:
@@ -100,25 +101,22 @@ def _per_file(result: Result) -> Known:
     return Figure(tuple(sample / size for sample in result.load_growth.samples))
 
 
-def decide(
-    values: Mapping[str, Figure], margin: float, least: float = 0.0, *, wide: bool = False
-) -> tuple[tuple[str, ...], float | None]:
+def decide(values: Mapping[str, Figure], margin: float, least: float = 0.0) -> tuple[tuple[str, ...], float | None]:
     """The best with those within the noise of it, and how many times the next takes.
 
-    Two are told apart if not even their extreme samples overlap, and if their medians differ by more than the margin
-    (a part of the better) and by more than the least amount that means anything. With `wide`, few samples count as
-    spread wider than they are: times have long tails.
+    Two are told apart if not even their extreme samples overlap, widened where there are few, and if their medians
+    differ by more than the margin (a part of the better) and by more than the least amount that means anything.
     """
     if len(values) < 2:
         return (), None
     order = sorted(values, key=lambda name: values[name].median)
     first = values[order[0]]
-    tied = [name for name in order if not _apart(first, values[name], max(margin * first.median, least), wide)]
+    tied = [name for name in order if not _apart(first, values[name], max(margin * first.median, least))]
     others = [values[name].median for name in order if name not in tied]
     ratio = others[0] / first.median if others and first.median > 0 else None
     return tuple(tied), ratio
 
 
-def _apart(better: Figure, worse: Figure, margin: float, wide: bool) -> bool:
-    slack = sum((f.high - f.low) / 2 for f in (better, worse) if len(f.samples) < _FEW) if wide else 0.0
+def _apart(better: Figure, worse: Figure, margin: float) -> bool:
+    slack = sum((f.high - f.low) / 2 for f in (better, worse) if len(f.samples) < _FEW)
     return worse.low - better.high > slack and worse.median - better.median > margin

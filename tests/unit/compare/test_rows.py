@@ -17,8 +17,9 @@ def test_nobody_wins_within_the_noise() -> None:
     # They do not overlap, but nobody would care.
     assert decide({"a": Figure((100.0,)), "b": Figure((101.0,))}, 0.02)[1] is None
     # Two samples each show too little of their spread.
-    assert decide({"a": Figure((100.0, 120.0)), "b": Figure((130.0, 150.0))}, 0.02, wide=True)[1] is None
-    assert decide({"a": Figure((100.0, 120.0)), "b": Figure((130.0, 150.0))}, 0.02)[0] == ("a",)
+    assert decide({"a": Figure((100.0, 120.0)), "b": Figure((130.0, 150.0))}, 0.02)[1] is None
+    five = {"a": Figure((100.0, 105, 110, 115, 120)), "b": Figure((130.0, 135, 140, 145, 150))}
+    assert decide(five, 0.02)[0] == ("a",)
     # A few KiB are how the kernel counts.
     assert decide({"a": Figure((100.0,)), "b": Figure((200.0,))}, 0.02, least=4096)[1] is None
 
