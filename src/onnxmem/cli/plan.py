@@ -19,7 +19,8 @@ def plan(
         str,
         typer.Option(
             metavar="NAME",
-            help="naive, greedy_by_size, greedy_by_breadth, first_fit, best_fit, best, or package.module:function.",
+            help="naive, greedy_by_size, greedy_by_breadth, first_fit, best_fit, best, cp-sat, or your own as "
+            "package.module:function.",
         ),
     ] = "best",
     capacity: Annotated[

@@ -200,8 +200,8 @@ def _unknown(tensors: Sequence[Tensor]) -> list[RenderableType]:
 def _verdict(plan: Plan) -> str:
     if plan.optimal:
         return "optimal"
-    above = f"{plan.gap:.1%}" if plan.gap < 10 else f"{plan.gap + 1:.0f} ×"
-    return f"{above} above the bound" if plan.gap < 10 else f"{above} the bound"
+    above = f"{plan.gap:.1%} above the bound" if plan.gap < 10 else f"{plan.gap + 1:.0f} × the bound"
+    return f"{above}; the search was interrupted" if plan.interrupted else above
 
 
 def _table() -> Table:

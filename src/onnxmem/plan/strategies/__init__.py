@@ -53,8 +53,9 @@ def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
 
 def find(name: str) -> Strategy:
     """The function behind a strategy's name or dotted path."""
-    if name in STRATEGIES or name in OPTIONAL:
-        module, attribute = f"{__name__}.{name}", "plan"
+    plain = name.replace("-", "_")  # cp-sat is how everyone else writes it
+    if plain in STRATEGIES or plain in OPTIONAL:
+        module, attribute = f"{__name__}.{plain}", "plan"
     elif ":" in name:
         module, _, attribute = name.partition(":")
     else:
