@@ -30,19 +30,13 @@ def compare(
     ] = None,
     dim: options.Dims = None,
     sizes: Annotated[str | None, typer.Option(metavar="256,512", help="Compare at these sizes.")] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option("--inputs", metavar="FEEDS.npz", help="Feed these arrays; without them inputs are generated."),
-    ] = None,
-    input_range: Annotated[
-        list[str] | None,
-        typer.Option("--range", metavar="INPUT=LOW:HIGH", help="What a generated input may hold. May be repeated."),
-    ] = None,
+    inputs: options.FeedArrays = None,
+    input_range: options.Ranges = None,
     dtype: Annotated[
         list[str] | None,
         typer.Option(metavar="INPUT=int64", help="The type of a PyTorch model's input, if it is not float32."),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Generated inputs depend on this alone.")] = 0,
+    seed: options.Seed = 0,
     weights: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weights for module:factory: .pth, .pt or .safetensors.")
     ] = None,
@@ -54,10 +48,8 @@ def compare(
     ] = None,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs in each process, after the first.")] = 5,
     repeat: Annotated[int, typer.Option(metavar="K", min=1, help="Processes for each candidate and size.")] = 3,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
-    ] = None,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Stop a process after this.")] = 600.0,
+    threads: options.Threads = None,
+    timeout: options.Timeout = 600.0,
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Run each with no more memory than this (512MiB …).")
     ] = None,
@@ -68,12 +60,11 @@ def compare(
         float, typer.Option(metavar="PERCENT", min=0.0, help="Head-room above the peak for a container.")
     ] = 50.0,
     advice: Annotated[bool, typer.Option("--advice/--no-advice", help="Try what would save more.")] = True,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="RESULT.json", help="Write the result as JSON.")
-    ] = None,
+    output: options.ResultFile = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="SCALING.svg|.png|.html", help="Draw peak memory against input size.")
     ] = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Compare models that do the same job: memory, load time and latency, in fresh processes, after checking that
@@ -90,6 +81,7 @@ def compare(
     # All that can be wrong with the request is found before any work is done.
     if picture is not None:
         picture_kind(picture)
+    options.check_html(html)
     shapes: dict[str, list[tuple[int | str, ...]]] = {}
     for name, dims in (parse_open_shape(text) for text in shape or []):
         shapes.setdefault(name, []).append(dims)
@@ -119,6 +111,7 @@ def compare(
         files.write_text(output, jsonlib.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
     if picture is not None and has_figures(result):
         save_chart(scaling_chart(result), picture)
+    options.write_html(html, result.document())
     if json:
         print_json(result.document())
     else:

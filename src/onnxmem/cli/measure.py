@@ -13,41 +13,25 @@ from onnxmem.cli.console import print_json, print_text, stage
 
 
 def measure(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .ort file.", show_default=False)],
+    model: options.RunnablePath,
     shape: options.Shapes = None,
     dim: options.Dims = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option("--inputs", metavar="FEEDS.npz", help="Feed these arrays; without them inputs are generated."),
-    ] = None,
-    input_range: Annotated[
-        list[str] | None,
-        typer.Option("--range", metavar="INPUT=LOW:HIGH", help="What a generated input may hold. May be repeated."),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Generated inputs depend on this alone.")] = 0,
-    mode: Annotated[str, typer.Option(metavar="MODE", help="How to load and run: stock, tuned or ort.")] = "stock",
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A session option (enable_mem_pattern=false) or configuration entry (session.disable_prepacking=1).",
-        ),
-    ] = None,
+    inputs: options.FeedArrays = None,
+    input_range: options.Ranges = None,
+    seed: options.Seed = 0,
+    mode: options.Mode = "stock",
+    option: options.Settings = None,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 5,
     repeat: Annotated[int, typer.Option(metavar="K", min=1, help="Measure in so many processes.")] = 1,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
-    ] = None,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Stop a process after this.")] = 600.0,
+    threads: options.Threads = None,
+    timeout: options.Timeout = 600.0,
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")
     ] = None,
     nodes: Annotated[
         bool, typer.Option("--nodes/--no-nodes", help="Run once more with the profiler, to tell nodes apart.")
     ] = True,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="RESULT.json", help="Write the result as JSON.")
-    ] = None,
+    output: options.ResultFile = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="TIMELINE.svg|.png|.html", help="Write the timeline as a picture.")
     ] = None,

@@ -55,6 +55,36 @@ InPlace = Annotated[
     bool, typer.Option("--in-place/--no-in-place", help="Let Relu, Softmax … overwrite an input nobody else needs.")
 ]
 CountInputs = Annotated[bool, typer.Option("--count-inputs", help="Count the tensors that the caller feeds, too.")]
+FeedArrays = Annotated[
+    Path | None,
+    typer.Option("--inputs", metavar="FEEDS.npz", help="Feed these arrays; without them inputs are generated."),
+]
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option("--range", metavar="INPUT=LOW:HIGH", help="What a generated input may hold. May be repeated."),
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Generated inputs depend on this alone.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="A session option (enable_mem_pattern=false) or configuration entry (session.disable_prepacking=1).",
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
+]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Stop a process after this.")]
+ResultFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="RESULT.json", help="Write the result as JSON.")
+]
+RunnablePath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .ort file.", show_default=False)]
+Mode = Annotated[
+    str,
+    typer.Option(
+        metavar="MODE", help="How to load and run: stock, tuned, or one that the file was made for (docs/serving.md)."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the result as a page, too: one file.")

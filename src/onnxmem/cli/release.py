@@ -12,23 +12,14 @@ from onnxmem.cli.console import print_json, print_text, stage
 
 
 def release(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .ort file.", show_default=False)],
+    model: options.RunnablePath,
     shape: options.Shapes = None,
     dim: options.Dims = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option("--inputs", metavar="FEEDS.npz", help="Feed these arrays; without them inputs are generated."),
-    ] = None,
-    mode: Annotated[str, typer.Option(metavar="MODE", help="How to load and run: stock, tuned or ort.")] = "stock",
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A session option (enable_mem_pattern=false) or configuration entry (session.disable_prepacking=1).",
-        ),
-    ] = None,
+    inputs: options.FeedArrays = None,
+    mode: options.Mode = "stock",
+    option: options.Settings = None,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 3,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Stop the process after this.")] = 600.0,
+    timeout: options.Timeout = 600.0,
     picture: Annotated[
         Path | None, typer.Option(metavar="WATERFALL.svg|.png|.html", help="Write the waterfall as a picture.")
     ] = None,
