@@ -131,6 +131,9 @@ def _window(call: Call, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[D
             # A last window that would begin in the padding behind is dropped: of ceil((room + stride) / stride) and
             # ceil((extent + before) / stride), the smaller.
             result.append(ceil_div(extent + before + minimum(room + stride - extent - before, 0), stride))
+        elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            # Less than nothing may leave no room for a window; division in C++ rounds towards zero, and one is run.
+            result.append(floor_div(maximum(room, 0), stride) + 1)
         else:
             result.append(floor_div(room, stride) + 1)
     return result
