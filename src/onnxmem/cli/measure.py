@@ -41,8 +41,6 @@ def measure(
     """Measure a model's memory: load and run it in a fresh process, with exact peaks, parts, nodes and latency."""
     from onnxmem import files  # noqa: PLC0415
     from onnxmem.measure.measure import measure as run  # noqa: PLC0415
-    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
-    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
     from onnxmem.report.measure_text import measure_text  # noqa: PLC0415
     from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.timeline import timeline_chart  # noqa: PLC0415
@@ -53,19 +51,17 @@ def measure(
     if picture is not None:
         picture_kind(picture)
     options.check_html(html)
-    settings = [options.parse_setting(text) for text in option or []]
-    scenario = Scenario(
+    scenario = options.scenario(
         model,
-        shapes=dict(parse_shape(text) for text in shape or []),
-        dims=dict(parse_dim(text) for text in dim or []),
-        inputs=inputs,
+        shape,
+        dim,
+        inputs,
+        option,
         ranges=dict(options.parse_range(text) for text in input_range or []),
         seed=seed,
         mode=mode,
         runs=runs,
         threads=threads,
-        options={name: value for name, value in settings if "." not in name},
-        config={name: str(value) for name, value in settings if "." in name},
         timeout=timeout,
         memory_limit=parse_bytes(memory_limit) if memory_limit is not None else None,
     )

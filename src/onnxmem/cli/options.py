@@ -13,6 +13,7 @@ from onnxmem.cli.console import stage
 
 if TYPE_CHECKING:
     from onnxmem.estimate import Question
+    from onnxmem.measure.scenario import Scenario
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.", show_default=False)]
 Shapes = Annotated[
@@ -130,6 +131,30 @@ def question(
         rules=Rules(alias=alias, in_place=in_place, inputs=count_inputs),
         alignment=ALIGNMENT if alignment is None else alignment,
         search_time_limit=time_limit,
+    )
+
+
+def scenario(
+    model: Path,
+    shapes: list[str] | None,
+    dims: list[str] | None,
+    inputs: Path | None,
+    settings: list[str] | None,
+    **more: Any,
+) -> Scenario:
+    """The options of verbs that run a model, as the library's scenario."""
+    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
+
+    parsed = [parse_setting(text) for text in settings or []]
+    return Scenario(
+        model,
+        shapes=dict(parse_shape(text) for text in shapes or []),
+        dims=dict(parse_dim(text) for text in dims or []),
+        inputs=inputs,
+        options={name: value for name, value in parsed if "." not in name},
+        config={name: str(value) for name, value in parsed if "." in name},
+        **more,
     )
 
 

@@ -28,8 +28,6 @@ def release(
 ) -> None:
     """Let go of a model step by step and measure what each step gives back, down to the end of the process."""
     from onnxmem.measure.ladder import climb  # noqa: PLC0415
-    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
-    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
     from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.release import release_document, release_text  # noqa: PLC0415
     from onnxmem.report.waterfall import waterfall_chart  # noqa: PLC0415
@@ -39,18 +37,7 @@ def release(
     if picture is not None:
         picture_kind(picture)
     options.check_html(html)
-    settings = [options.parse_setting(text) for text in option or []]
-    scenario = Scenario(
-        model,
-        shapes=dict(parse_shape(text) for text in shape or []),
-        dims=dict(parse_dim(text) for text in dim or []),
-        inputs=inputs,
-        mode=mode,
-        runs=runs,
-        options={name: value for name, value in settings if "." not in name},
-        config={name: str(value) for name, value in settings if "." in name},
-        timeout=timeout,
-    )
+    scenario = options.scenario(model, shape, dim, inputs, option, mode=mode, runs=runs, timeout=timeout)
     check_mode(mode, model)
     with stage(f"letting go of {model.name}"):
         ladder = climb(scenario)

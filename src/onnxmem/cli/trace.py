@@ -31,15 +31,12 @@ def trace(
 ) -> None:
     """Trace one run: every allocation and free that the model makes, kernels' scratch included."""
     from onnxmem.measure.feeds import make_feeds  # noqa: PLC0415
-    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
     from onnxmem.measure.signature import read_signature  # noqa: PLC0415
-    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
     from onnxmem.plan.table import write_problem  # noqa: PLC0415
     from onnxmem.runtime.trace import record  # noqa: PLC0415
 
     options.check_html(html)
-    shapes, dims = dict(parse_shape(text) for text in shape or []), dict(parse_dim(text) for text in dim or [])
-    feeds = make_feeds(read_signature(model), Scenario(model, shapes=shapes, dims=dims, inputs=inputs)).arrays
+    feeds = make_feeds(read_signature(model), options.scenario(model, shape, dim, inputs, None)).arrays
     with stage(f"running {model.name}"):
         found = record(str(model), feeds)
     if output is not None:
