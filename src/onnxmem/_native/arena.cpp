@@ -67,6 +67,17 @@ void begin_heap() { push({std::make_unique<HeapRun>(), nullptr, nullptr}); }
 
 void begin_record(bool limited) { push({std::make_unique<RecordingRun>(limited), nullptr, nullptr}); }
 
+// As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap.
+bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, Column outlasting) {
+  Region* region = pool->borrow(size);
+  if (region == nullptr) {
+    begin_record(true);
+    return false;
+  }
+  push({std::make_unique<RecordingRun>(true, region, values(outlasting)), nullptr, std::move(pool), region});
+  return true;
+}
+
 // False: there was no region to be had, and the run is served from the heap.
 bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
   Pool::Loan loan{};
@@ -92,6 +103,7 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
 nb::object finish() {
   const Begun item = pop();
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
+    if (item.region != nullptr) item.pool->release(*item.region);
     if (!recording->complete()) return nb::none();
     return columns(recording->trace());
   }
@@ -180,6 +192,7 @@ NB_MODULE(arena, module) {
   module.def("withdraw", &withdraw);
   module.def("begin_heap", &begin_heap);
   module.def("begin_record", &begin_record, nb::arg("limited") = true);
+  module.def("begin_record_inside", &begin_record_inside, nb::arg("pool"), nb::arg("size"), nb::arg("outlasting"));
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
   module.def("finish", &finish);
   module.def("heap_stats", &heap_stats);

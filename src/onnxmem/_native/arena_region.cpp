@@ -123,15 +123,14 @@ Region* Pool::take(std::size_t bytes) {
 
 Pool::Loan Pool::acquire(std::size_t bytes, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  const auto self = std::this_thread::get_id();
   std::unique_lock guard(pools().lock);
   for (bool waited = false;;) {
     if (Region* region = take(bytes)) {
       if (!region->reserve(bytes)) break;
-      region->lent = true;
-      region->tenant = self;
+      lend(*region);
       return {Answer::lent, region};
     }
+    const auto self = std::this_thread::get_id();
     const bool inside = std::any_of(regions_.begin(), regions_.end(),
                                     [&](const auto& region) { return region->lent && region->tenant == self; });
     const bool hopeless =
@@ -144,6 +143,19 @@ Pool::Loan Pool::acquire(std::size_t bytes, double seconds) {
   }
   ++refused_;
   return {Answer::refused, nullptr};
+}
+
+Region* Pool::borrow(std::size_t bytes) {
+  const std::lock_guard guard(pools().lock);
+  Region* region = bytes == 0 ? nullptr : take(bytes);
+  if (region == nullptr || !region->reserve(bytes)) return nullptr;
+  lend(*region);
+  return region;
+}
+
+void Pool::lend(Region& region) {
+  region.lent = true;
+  region.tenant = std::this_thread::get_id();
 }
 
 void Pool::release(Region& region) {

@@ -84,6 +84,8 @@ class Pool {
   // means: ask again. `refused`: there is none to be had, take the heap. A thread that already runs in this pool is
   // refused at once, because it would wait for itself.
   Loan acquire(std::size_t bytes, double seconds);
+  // The same without waiting; null if there is none to be had, or nothing is asked for.
+  Region* borrow(std::size_t bytes);
   void release(Region& region);
 
   void trim();
@@ -93,6 +95,7 @@ class Pool {
  private:
   friend struct Pools;
   Region* take(std::size_t bytes);
+  static void lend(Region& region);
 
   const std::size_t limit_;
   const bool waits_, huge_;

@@ -26,8 +26,25 @@ bool intact(const std::byte* guard, std::size_t bytes) {
 
 void* HeapRun::allocate(std::size_t size) noexcept { return heap().allocate(size, Large::shared); }
 
+bool RecordingRun::outlasts() const {
+  return std::binary_search(outlasting_.begin(), outlasting_.end(), static_cast<std::int64_t>(recorder_.count()));
+}
+
+void* RecordingRun::in_region(std::size_t size) noexcept {
+  if (region_ == nullptr) return nullptr;
+  const std::size_t bytes = footprint(size), start = region_->live.lowest_gap(bytes);
+  if (bytes == 0 || start > region_->capacity() || bytes > region_->capacity() - start) return nullptr;
+  try {
+    return region_->live.add({start, start + bytes, size}) ? region_->base() + start : nullptr;
+  } catch (...) {
+    return nullptr;
+  }
+}
+
 void* RecordingRun::allocate(std::size_t size) noexcept {
-  void* block = heap().allocate(size, Large::mapped);
+  const bool output = outlasts();
+  void* block = complete_ && !output ? in_region(size) : nullptr;
+  if (block == nullptr) block = heap().allocate(size, output ? Large::recycled : Large::mapped);
   if (block == nullptr || !complete_) return block;
   try {
     recorder_.allocated(block, size);
@@ -41,7 +58,10 @@ void* RecordingRun::allocate(std::size_t size) noexcept {
 
 bool RecordingRun::release(void* p) noexcept {
   recorder_.freed(p);
-  return heap().release(p);
+  if (region_ == nullptr || !region_->holds(p)) return heap().release(p);
+  if (!region_->live.remove(static_cast<std::size_t>(static_cast<std::byte*>(p) - region_->base())))
+    unknown.fetch_add(1, std::memory_order_relaxed);  // freed twice, or not the beginning of a buffer
+  return true;
 }
 
 void ReplayingRun::deviate(const char* what, std::size_t expected, std::size_t got) {

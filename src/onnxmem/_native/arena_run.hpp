@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "arena_heap.hpp"
 #include "arena_region.hpp"
@@ -40,20 +42,28 @@ class HeapRun final : public Run {
   bool release(void*) noexcept override { return false; }
 };
 
-// Served from the heap, every call noted. Large blocks are mappings of their own, so that the memory a recording run
-// takes is what is alive, and not what a heap remembers.
+// Served without a plan, every call noted: in a region, if it has one, as long as there is room; otherwise from the
+// heap. There, large blocks are mappings of their own, so that the memory a recording run takes is what is alive, and
+// not what a heap remembers. A region keeps its pages from run to run: shapes that are always new run as fast.
 class RecordingRun final : public Run {
  public:
-  // `limited`: give up, and say so, once noting everything takes more than following it can save.
-  explicit RecordingRun(bool limited) : limited_(limited) {}
+  // `limited`: give up, and say so, once noting everything takes more than following it can save. `outlasting`: the
+  // allocations, by number, that outlived other runs; an output in the region would keep others out of it.
+  explicit RecordingRun(bool limited, Region* region = nullptr, std::vector<std::int64_t> outlasting = {})
+      : limited_(limited), region_(region), outlasting_(std::move(outlasting)) {}
   void* allocate(std::size_t size) noexcept override;
   bool release(void* p) noexcept override;
   Trace trace() const { return recorder_.trace(); }
   bool complete() const { return complete_; }
 
  private:
+  void* in_region(std::size_t size) noexcept;
+  bool outlasts() const;  // will the next allocation, if this run is like the others?
+
   Recorder recorder_;
   const bool limited_;
+  Region* const region_;
+  const std::vector<std::int64_t> outlasting_;  // sorted
   bool complete_ = true;
 };
 

@@ -20,6 +20,7 @@ class Recorder {
   void allocated(void* block, std::size_t size);
   void freed(void* block) noexcept;
   void forget() noexcept;
+  std::size_t count() const { return rows_.size(); }
 
   // Is the trace small beside the memory it describes? That of a long loop may not be.
   bool worthwhile() const;

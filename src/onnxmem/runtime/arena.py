@@ -56,13 +56,18 @@ class Arena:
         self.pool.trim()
         native.trim_heap()
 
-    def needed(self, user: Any, peak: int) -> None:
-        """`user`'s largest plan takes `peak` bytes from now on: what no user needs any more is unmapped."""
+    def needed(self, user: Any, peak: int, *, for_good: bool = False) -> None:
+        """`user`'s largest plan takes `peak` bytes from now on: what no user needs any more is unmapped.
+
+        Unless that is `for_good`, little is not worth it: the shape that was forgotten today comes back tomorrow.
+        """
         # Replaced as a whole, never changed: other threads may be reading it. Should two of them replace it at once,
         # an arena is for a while smaller than it will be again.
         others = {of: bytes_ for of, bytes_ in self._peaks.items() if of() is not None and of() is not user}
         self._peaks = {**others, weakref.ref(user): peak}
-        self.pool.shrink(max(self._peaks.values()))
+        most = max(self._peaks.values())
+        if for_good or most < self.largest // 2:
+            self.pool.shrink(most)
 
     def used(self) -> None:
         """A run has ended: the time until the pages go back starts again."""

@@ -79,12 +79,14 @@ class _Job:
         except OnnxmemError:
             return True
         if after is not before and book.improved(shape, after):
-            arena.needed(book, book.peak)
+            arena.needed(book, book.peak, for_good=True)
         return after.problem is None
 
 
 def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
     """Look for a better plan of this shape for so long, if there can be one."""
+    if book.full:
+        return  # shapes come and go: each new one would keep a processor busy for another that nobody asks for again
     can_search = "time_limit" in inspect.signature(find(STRATEGY)).parameters
     if seconds > 0 and can_search and shape.placement.problem is not None:
         _state["improver"].add(_Job(book, shape, arena, seconds))

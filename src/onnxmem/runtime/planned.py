@@ -183,8 +183,9 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._unplannable or (shape is not None and tape is None):
             self._book.from_heap()
             return run()
+        inside = False
         if tape is None:
-            native.begin_record()
+            inside = native.begin_record_inside(self._arena.pool, self._book.peak, self._book.outlasting)
         elif not native.begin_replay(tape, self._arena.pool):
             shape = None
             self._book.from_heap()
@@ -196,6 +197,8 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         finally:
             said: Any = native.finish()
             self._ended(key, shape, said, completed)
+            if tape is None and not inside:
+                native.trim_heap()  # the run was there
         return result
 
     def _ended(self, key: RunKey, shape: ShapePlan | None, said: Any, completed: bool) -> None:
@@ -215,7 +218,6 @@ class PlannedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 made = self._book.recorded(key, Trace(*said))
                 self._arena.needed(self._book, self._book.peak)
                 improve(self._book, made, self._arena, self._plan_seconds)
-            native.trim_heap()
 
 
 class _Binding(onnxruntime.IOBinding):  # type: ignore[misc]

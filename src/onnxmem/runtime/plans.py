@@ -18,8 +18,9 @@ import numpy as np
 
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
-from onnxmem.runtime.placing import Placement, follow, place
-from onnxmem.runtime.trace import Trace
+from onnxmem.plan.problem import Int64Array
+from onnxmem.runtime.placing import AT_ONCE, Placement, follow, place
+from onnxmem.runtime.trace import OUTLIVES, Trace
 
 # A deviation is one strike; four clean runs take one back: a shape that deviates less often than that keeps its plan.
 STRIKES = 3.0
@@ -93,6 +94,8 @@ class PlanBook:
     shapes: OrderedDict[RunKey, ShapePlan] = field(default_factory=OrderedDict)
     again: set[RunKey] = field(default_factory=set)
     """Shapes whose first trace never came again, and that were recorded a second time."""
+    outlasting: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    """Which allocations, by number, outlived a run of any shape: where outputs are expected in the next new shape."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -100,6 +103,11 @@ class PlanBook:
         """What the largest plan takes."""
         with self.lock:
             return max((shape.tape.peak for shape in self.shapes.values() if shape.tape), default=0)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next new shape takes the place of another."""
+        return len(self.shapes) >= self.limit
 
     def find(self, key: RunKey) -> ShapePlan | None:
         """The shape's plan, if it has been recorded."""
@@ -111,10 +119,12 @@ class PlanBook:
 
     def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
         """Take a new trace, with a plan that was found at once."""
-        placement = place(trace, guard=self.guard)
+        # Where there are so many shapes that each is soon forgotten, none is worth a long search.
+        placement = place(trace, guard=self.guard, seconds=AT_ONCE / 10 if self.full else AT_ONCE)
         shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
         with self.lock:
             self.counts.recorded += 1
+            self.outlasting = np.union1d(self.outlasting, np.flatnonzero(trace.uppers == OUTLIVES))
             self._keep(shape)
         return shape
 

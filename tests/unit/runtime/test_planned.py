@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
 import threading
 import time
 from pathlib import Path
@@ -69,6 +70,24 @@ def test_each_shape_has_its_plan_and_the_least_used_is_forgotten() -> None:
     memory = session.memory
     assert memory.runs_recorded == 4  # 10, 20, 30, and 10 again, which 30 had displaced
     assert [shape.inputs for shape in memory.shapes] == [{"x": (30, 50)}, {"x": (10, 50)}]
+
+
+def test_shapes_that_are_always_new_run_in_the_arena_too(unet: bytes) -> None:
+    session, reference = planned(unet, max_plans=4), stock(unet)
+    sides = [16 * k for k in (16, 12, 15, 9, 14, 10, 13, 11)]
+    session.run(None, {"image": array(1, 3, 256, 256)})
+    kept = []
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for side in sides[1:]:
+        feeds = {"image": array(1, 3, side, side)}
+        # Outputs are kept, as a caller may: were they in the arena, nobody else could run there.
+        kept.append((session.run(None, feeds), feeds))
+        assert session.arena.pool.stats()["escaped"] == 0
+    pages = (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize()
+    assert session.memory.runs_recorded == len(sides)
+    # Each run touches many times the arena; with a fresh mapping for each buffer, all of that would be new pages.
+    assert pages < 3 * session.arena.bytes
+    assert all(same(outputs, reference.run(None, feeds)) for outputs, feeds in kept)
 
 
 def test_other_outputs_are_another_plan() -> None:
