@@ -223,6 +223,7 @@ def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | Non
         return None
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         return put_in_order(
+            request.source,
             model,
             request.order,
             mode=LoadSettings(request.mode.options, request.mode.config),

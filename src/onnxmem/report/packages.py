@@ -50,16 +50,14 @@ def package_text(package: Package, what: str) -> RenderableType:
 
 
 def _order_text(order: Mapping[str, Any]) -> str:
-    default, ours = order["default_bound_bytes"], order["bound_bytes"]
-    if ours >= default:
-        return "a run needs at least, in ONNX Runtime's own order, which is kept"
-    return f"a run needs at least, in the order '{order['name']}'; in ONNX Runtime's own {format_bytes(default)}"
+    before = format_bytes(order["default_bound_bytes"])
+    return f"is the least a run needs in the order '{order['name']}'; the model as it was needs {before}"
 
 
 def _plan_text(plan: Mapping[str, Any]) -> str:
     above = plan["peak_bytes"] - plan["lower_bound_bytes"]
     proof = f"{format_bytes(above)} above the least that is proven" if above > 0 else "proven to be the least"
-    return f"a run with {_shapes_text(plan['inputs'])} takes; {proof}"
+    return f"is what a run with {_shapes_text(plan['inputs'])} is planned to take; {proof}"
 
 
 def _shapes_text(shapes: Mapping[str, Sequence[int]]) -> str:

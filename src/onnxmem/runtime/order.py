@@ -1,6 +1,6 @@
 """In which order should the nodes of a built model run, and does ONNX Runtime keep to it?
 
-    record as it is ─▶ search, with the scratch that was measured ─▶ write ─▶ record again ─▶ keep what needs least
+    record the source and what was built ─▶ search, with measured scratch ─▶ write, record ─▶ keep what needs least
 
 A file whose nodes stand in the wanted order runs in it, if the session is told not to change the graph and to take
 whatever is ready in the order of the file. Every claim is checked on real runs: how much the run needs by its trace,
@@ -49,11 +49,11 @@ class Ordered:
 
     asked: str
     name: str
-    """The order that was kept: the one asked for, or one of ONNX Runtime's own."""
+    """The order that was kept: the one asked for, or one that ONNX Runtime makes itself."""
     default_bound: int
-    """What a run needs at least in ONNX Runtime's default order, scratch included, outputs not: the trace's bound."""
+    """What a run of the source needs at least in ONNX Runtime's order, scratch included, outputs not: by its trace."""
     bound: int
-    """The same in this one."""
+    """The same for the package in this one. ONNX Runtime's order of what it has written is not that of the source."""
     verified: bool
     """Whether the order that was written is the one that nodes ran in. If not, it is not in the package."""
     settings: LoadSettings
@@ -87,6 +87,7 @@ class _Job:
 
 
 def put_in_order(
+    source: Path,
     model: Path,
     asked: str,
     *,
@@ -98,7 +99,7 @@ def put_in_order(
     timeout: float,
     progress: Callable[[str], None],
 ) -> Ordered:
-    """Rewrite a built model so that its nodes run in the order asked for, if that takes less than ONNX Runtime's own.
+    """Rewrite what was built of `source` so that its nodes run in the order asked for, if they need less in it.
 
     Only the nodes of the main graph move; weights are not read. `mode` is what the model's mode tells a session,
     `plain` what it is told without an order. The search takes up to `seconds`.
@@ -108,9 +109,10 @@ def put_in_order(
     _name_nodes(proto)
     with replacing(model) as temporary:
         temporary.write_bytes(proto.SerializeToString())
-    progress("recording a run in ONNX Runtime's order")
+    progress("recording runs in ONNX Runtime's order")
+    before = job.record(source, LoadSettings({}, {}))
     first = job.record(model, plain)
-    default = Ordered(asked, DEFAULT, first.trace.bound(), first.trace.bound(), True, plain)
+    default = Ordered(asked, DEFAULT, before.trace.bound(), first.trace.bound(), True, plain)
     progress(f"searching the order '{asked}'")
     written = _search(job, proto, first, shapes, seconds)
     candidates = {asked: written} if asked != DEFAULT and written else {}
@@ -126,7 +128,7 @@ def _choose(
     candidates: Mapping[str, list[str]],
     progress: Callable[[str], None],
 ) -> Ordered:
-    """Record a run in each order; the one that needs least is written, if it needs less than the default."""
+    """Record a run in each order; the one that needs least is written, if it needs less than ONNX Runtime's."""
     kept, spoiled = default, ""
     keep = LoadSettings({**job.plain.options, **KEEP_OPTIONS}, {**job.plain.config, **KEEP_CONFIG})
     trial = job.model.with_name(f"ordered-{job.model.name}")
@@ -148,7 +150,7 @@ def _choose(
     if job.asked == DEFAULT:
         return kept
     least = format_bytes(kept.bound)
-    return replace(kept, note=f"the order '{job.asked}' takes no less than ONNX Runtime's own, {least}, which is kept")
+    return replace(kept, note=f"the order '{job.asked}' needs no less than ONNX Runtime's own, {least}, which is kept")
 
 
 def _search(

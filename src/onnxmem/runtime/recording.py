@@ -66,7 +66,10 @@ def _ask(
         files = {"model": str(model.absolute()), "feeds": list(feeds), "answer": str(answer)}
         code, said = run_child("onnxmem.runtime.recording", {**task, **loaded, **files}, timeout=timeout)
         if code:
-            raise ModelError(f"recording a run of the package did not end well: {last_words(said)}")
+            raise ModelError(
+                f"recording a run of '{model.name}' did not end well: {last_words(said)}",
+                hint="give inputs it can run on: --shape, --dim or --inputs",
+            )
         found: dict[str, Any] = json.loads(answer.read_text())
         return found
 
