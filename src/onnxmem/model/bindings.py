@@ -118,7 +118,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
     """Read `a=1x3,b=1x4`: the shapes of several inputs."""
     # A comma may also stand between dimensions: it separates inputs only where a name and a `=` follow.
-    parts = [parse_shape(part) for part in re.split(r",(?=[^,=]*[^,=\d\s][^,=]*=)", text)]
+    parts = [parse_shape(part) for part in re.split(r",(?=[^,=]+=)", text)]
     shapes = dict(parts)
     if len(shapes) < len(parts):
         raise UsageError(f"'{text}' gives the shape of an input twice")
