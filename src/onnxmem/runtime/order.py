@@ -140,19 +140,21 @@ def _choose(
         # What ONNX Runtime makes of its own file may by chance be as good as what was asked for.
         as_good = name == job.asked and bound == kept.bound < default.default_bound
         if difference:
-            spoiled = spoiled or f"ONNX Runtime does not keep to the order '{name}': {difference}"
+            spoiled = difference if name == job.asked else spoiled
         elif bound < kept.bound or as_good:
             kept = replace(kept, name=name, bound=bound, settings=keep)
             trial.replace(job.model)
         trial.unlink(missing_ok=True)
-    if kept.name != DEFAULT:
-        return kept
+    return replace(kept, verified=kept.name != DEFAULT or not spoiled, note=_note(job.asked, kept, spoiled))
+
+
+def _note(asked: str, kept: Ordered, spoiled: str) -> str:
+    """What a user should know who gets another order than the one asked for."""
+    if kept.name == asked:
+        return ""
     if spoiled:
-        return replace(kept, verified=False, note=f"{spoiled}; the package runs in ONNX Runtime's own order")
-    if job.asked == DEFAULT:
-        return kept
-    least = format_bytes(kept.bound)
-    return replace(kept, note=f"the order '{job.asked}' needs no less than ONNX Runtime's own, {least}, which is kept")
+        return f"ONNX Runtime does not keep to the order '{asked}': {spoiled}; the package runs in '{kept.name}'"
+    return f"the order '{asked}' needs no less than '{kept.name}', {format_bytes(kept.bound)}, which is kept"
 
 
 def _search(
@@ -161,18 +163,20 @@ def _search(
     """The order asked for, by the nodes' first outputs; nothing if already on paper it is worse than ONNX Runtime's."""
     graph = _graph(job.model, proto, shapes)
     names = {_made(node.output): node.name for node in _movable(proto)}
-    if {_made(node.outputs) for node in graph.nodes} != set(names):
+    if not names.keys() <= {_made(node.outputs) for node in graph.nodes}:
         return []  # ONNX Runtime makes other nodes of them even now, so that an order says nothing
 
-    def scratch(node: Node) -> int:
-        return first.scratch.get(names[_made(node.outputs)], 0)
+    def name(node: Node) -> str:
+        return names.get(_made(node.outputs), "")
 
     # Outputs are the caller's: they are outside of the arena in any order.
     uncounted = frozenset(graph.outputs)
-    workload = memory_of(graph, Rules(), number=_known, scratch=scratch, uncounted=uncounted).workload
+    workload = memory_of(
+        graph, Rules(), number=_known, scratch=lambda node: first.scratch.get(name(node), 0), uncounted=uncounted
+    ).workload
     found = find_order(job.asked, graph, workload, time_limit=seconds)
     step = {name: position for position, name in enumerate(first.ran)}
-    default = sorted(range(len(graph.nodes)), key=lambda v: step.get(names[_made(graph.nodes[v].outputs)], -1))
+    default = sorted(range(len(graph.nodes)), key=lambda position: step.get(name(graph.nodes[position]), -1))
     if found.peak > peak(workload, default):
         return []
     return [_made(graph.nodes[position].outputs) for position in found.order]
@@ -204,12 +208,10 @@ def _difference(written: list[str], ran: tuple[str, ...]) -> str:
     """Where a run left the order that was written; empty if it did not."""
     known = set(written)
     main = [name for name in ran if name in known]  # the others are in subgraphs, or run wherever they can
-    left = [name for name in written if name in set(main)]
-    for expected, found in zip(left, main, strict=False):
+    for expected, found in zip(written, main, strict=False):
         if expected != found:
             return f"'{found}' ran where '{expected}' should have"
-    missing = known - set(main)
-    return f"'{min(missing)}' did not run" if missing else ""
+    return f"'{written[len(main)]}' did not run" if len(main) < len(written) else ""
 
 
 def _name_nodes(proto: ModelProto) -> None:

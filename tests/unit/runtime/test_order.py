@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from onnxmem.runtime import order
 from onnxmem.runtime.options import apply
 from onnxmem.runtime.package import PLANS, Package
 from onnxmem.runtime.planned import PlannedSession
+from tests.unit.runtime.models import branching, looping
 
 ROWS = 4096
 SHAPE = {"x": (ROWS, 16)}
@@ -142,7 +144,7 @@ def test_an_order_that_needs_no_less_is_not_written(chain: Path, tmp_path: Path)
     package = pack(chain, tmp_path / "p", order="breadth-first")
     said = package.manifest.order
     assert said is not None and said["name"] == "ort-default" and said["verified"]
-    assert "needs no less than ONNX Runtime's own" in package.manifest.notes[-1]
+    assert "needs no less than 'ort-default'" in package.manifest.notes[-1]
 
 
 def test_packing_again_keeps_order_and_plans(source: Path, tmp_path: Path) -> None:
@@ -184,3 +186,11 @@ def test_what_cannot_be_is_said_before_any_work(
     with pytest.raises(UsageError, match=said):
         pack(source, tmp_path / "p", mode, **settings)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model", [branching, looping])
+def test_nodes_around_subgraphs_are_followed(tmp_path: Path, model: Callable[[], bytes]) -> None:
+    (tmp_path / "m.onnx").write_bytes(model())
+    said = pack(tmp_path / "m.onnx", tmp_path / "p", order="best", shapes={"x": (1000,)}).manifest.order
+    assert said is not None and said["verified"]
+    assert 4000 <= said["bound_bytes"] <= said["default_bound_bytes"]
