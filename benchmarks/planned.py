@@ -317,7 +317,7 @@ def main() -> int:
         print(json.dumps(document, indent=2))
     else:
         for name, value in {**document["summary"], **document.get("pipeline", {})}.items():
-            print(f"{name:<24}{value:.4f}" if isinstance(value, float) else f"{name:<24}{value}")
+            print(f"{name:<30}{value:.4f}" if isinstance(value, float) else f"{name:<30}{value}")
     return 0
 
 
