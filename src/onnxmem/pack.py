@@ -120,9 +120,8 @@ def repack(folder: Path | str, model: Path | str | None = None, **settings: Any)
         settings.setdefault("order", made.order["asked"])
         if not any(settings.get(name) for name in ("shapes", "dims", "inputs")):
             # An order is the best one for certain shapes.
-            open_ = {name for name, dims in read_signature(source).shapes.items() if dims is not None}
-            fed = {name: tuple(fed["shape"]) for name, fed in made.verified["inputs"].items() if name in open_}
-            settings["shapes"] = fed
+            declared, fed = read_signature(source).shapes, made.verified["inputs"]
+            settings["shapes"] = {n: tuple(fed[n]["shape"]) for n in fed if declared.get(n) is not None}
     settings.setdefault("plans", [{n: tuple(dims) for n, dims in plan["inputs"].items()} for plan in made.plans])
     return pack(source, folder, made.mode, force=True, **settings)
 
