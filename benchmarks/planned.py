@@ -1,12 +1,13 @@
-"""Stock, tuned and planned sessions side by side: what a model takes to run, and how long it takes.
+"""Stock, tuned and planned sessions, the last also in the best order: what does a model take to run, and how long?
 
     python -m benchmarks.planned                 all models, as a table
     python -m benchmarks.planned det unet --json
 
 Growth is the peak of the resident set from the first run on, minus the resident set after loading; the recording run
-counts. Each figure comes from a fresh process. Latency is the median of runs of a stock and a planned session in
-turn, in one process. Outputs are compared bit by bit. Models whose stock growth is 16 MiB or less are listed, but do
-not count.
+counts. Each figure comes from a fresh process. `ordered` is a planned session of a package made with `--order best`;
+its weights are mapped, and count as loaded, as everybody's do. An .ort file has no such package. Latency is the median
+of runs of a stock session and the planned ones in turn, in one process. Outputs are compared bit by bit. Models whose
+stock growth is 16 MiB or less are listed, but do not count.
 """
 
 from __future__ import annotations
@@ -31,9 +32,14 @@ import onnxruntime as ort
 from benchmarks import real_models
 from onnxmem import zoo
 from onnxmem.errors import OnnxmemError
+from onnxmem.pack import pack
+from onnxmem.runtime.build import WEIGHTS
+from onnxmem.runtime.options import apply
+from onnxmem.runtime.package import open_package
 from onnxmem.units import format_bytes
 
-MODES = ("stock", "tuned", "planned")
+MODES = ("stock", "tuned", "planned", "ordered")
+PLANNED = ("planned", "ordered")
 FROM = 16 * 2**20
 RUNS = 6
 SECONDS = 4.0
@@ -48,6 +54,7 @@ ZOO: dict[str, dict[str, int]] = dict.fromkeys(zoo.MODELS, IMAGE) | {
     "unet": {"batch": 1, "height": 512, "width": 512},
     "yolo": {"batch": 1, "height": 416, "width": 416},
 }
+MADV_POPULATE_READ = 22
 PIPELINE = ("det", "cls", "rec")
 
 
@@ -86,10 +93,14 @@ def open_session(path: Path, mode: str, **extra: Any) -> Any:
     options.log_severity_level = 3
     if mode == "tuned":
         options.enable_mem_pattern = options.enable_mem_reuse = False
-    if mode != "planned":
+    if mode not in PLANNED:
         return ort.InferenceSession(str(path), options, ["CPUExecutionProvider"])
     from onnxmem.runtime.planned import PlannedSession  # noqa: PLC0415
 
+    if mode == "ordered":
+        package = open_package(path)
+        made, path = package.manifest, package.model
+        apply(options, {**made.options, **package.mode.options}, {**made.config, **package.mode.config})
     return PlannedSession(str(path), options, ["CPUExecutionProvider"], **extra)
 
 
@@ -102,7 +113,13 @@ def status(field: str) -> int:
 def settle() -> int:
     """Resident memory after everything that is free has been given back; the peak starts here."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
+    libc = ctypes.CDLL(None)
+    # Mapped weights become resident in the first run, those of other sessions while loading: let them all be there.
+    for mapping in Path("/proc/self/maps").read_text().splitlines():
+        if mapping.endswith(f"/{WEIGHTS}"):
+            start, end = (int(part, 16) for part in mapping.split()[0].split("-"))
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_POPULATE_READ)
+    libc.malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     return status("VmRSS")
 
@@ -121,7 +138,7 @@ def growth(key: str, path: Path, mode: str) -> dict[str, Any]:
         session.run(None, feeds)
     found: dict[str, Any] = {"growth_bytes": status("VmHWM") - loaded}
     found["sha256"] = [digest(session.run(None, feeds)) for _ in range(2)]
-    if mode == "planned":
+    if mode in PLANNED:
         time.sleep(0.2)
         memory = session.memory
         trace = session.traces()[0] if session.traces() else None
@@ -136,9 +153,9 @@ def growth(key: str, path: Path, mode: str) -> dict[str, Any]:
     return found
 
 
-def latency(key: str, path: Path) -> dict[str, Any]:
-    """Stock and planned in turn, in one process; the ratio of the medians."""
-    sessions = {mode: open_session(path, mode) for mode in ("stock", "planned")}
+def latency(key: str, paths: dict[str, Path]) -> dict[str, Any]:
+    """Stock and planned sessions in turn, in one process; the ratios of the medians."""
+    sessions = {mode: open_session(path, mode) for mode, path in paths.items()}
     feeds = feeds_for(key, sessions["stock"])
     seconds: dict[str, list[float]] = {mode: [] for mode in sessions}
     for session in sessions.values():
@@ -151,7 +168,8 @@ def latency(key: str, path: Path) -> dict[str, Any]:
             session.run(None, feeds)
             seconds[mode].append(time.perf_counter() - started)
     medians = {mode: statistics.median(values) for mode, values in seconds.items()}
-    return {"stock_seconds": medians["stock"], "latency_ratio": medians["planned"] / medians["stock"]}
+    ratios = {f"{mode}_latency_ratio": medians[mode] / medians["stock"] for mode in PLANNED if mode in medians}
+    return {"stock_seconds": medians["stock"], **ratios}
 
 
 def pipeline(folder: Path) -> dict[str, Any]:
@@ -178,33 +196,61 @@ def child(*arguments: str) -> dict[str, Any]:
     return result
 
 
+def packed(key: str, path: Path, folder: Path) -> Path | None:
+    """A package in the best order for the inputs that are measured; an .ort file has none."""
+    if path.suffix == ".ort":
+        return None
+    feeds = folder / "feeds.npz"
+    np.savez(feeds, **feeds_for(key, open_session(path, "stock")))
+    return pack(path, folder / "package", order="best", inputs=feeds, force=True).folder
+
+
 def compare(key: str, folder: Path, *, timed: bool) -> dict[str, Any]:
     """All that is asked about one model."""
-    path = str(locate(key, folder))
+    path = locate(key, folder)
+    package = packed(key, path, folder)
     row: dict[str, Any] = {"model": key}
     hashes = set()
-    for mode in MODES:
-        found = child(key, path, mode)
+    for mode in MODES if package else MODES[:-1]:
+        found = child(key, str(package if mode == "ordered" else path), mode)
         hashes.update(found.pop("sha256"))
-        row[f"{mode}_growth_bytes"] = found.pop("growth_bytes")
-        row |= found
+        row |= {f"{mode}_{name}": value for name, value in found.items()}
     row["identical"] = len(hashes) == 1
     row["counts"] = row["stock_growth_bytes"] > FROM
     if timed:
-        row |= child(key, path, "latency")
+        row |= child(key, str(path), "latency", *([str(package)] if package else []))
     return row
 
 
+HEADER = (
+    f"{'model':<20}{'stock':>11}{'tuned':>11}{'planned':>11}{'ordered':>11}{'pl/stock':>9}{'or/stock':>9}{'pl/tuned':>9}"
+    f"{'pl time':>9}{'or time':>9}{'pl arena':>11}{'>bound':>8}{'or arena':>11}{'>bound':>8}{'outputs':>11}{'dev.':>5}"
+)
+
+
 def line(row: dict[str, Any]) -> str:
-    stock, tuned, planned = (row[f"{mode}_growth_bytes"] for mode in MODES)
-    arena, bound = row["plan_bytes"], row["bound_bytes"]
+    stock, tuned, planned = (row[f"{mode}_growth_bytes"] for mode in MODES[:-1])
+    ordered = row.get("ordered_growth_bytes", math.nan)
+    sizes = "".join(
+        f"{'-' if math.isnan(size) else format_bytes(size):>11}" for size in (stock, tuned, planned, ordered)
+    )
+    ratios = "".join(f"{over / max(under, 1):>9.2f}" for over, under in
+                     ((planned, stock), (ordered, stock), (planned, tuned)))  # fmt: skip
+    times = "".join(f"{row.get(f'{mode}_latency_ratio', math.nan):>9.3f}" for mode in PLANNED)
+    arenas = "".join(
+        f"{format_bytes(row.get(f'{mode}_plan_bytes', 0)):>11}{above(row, mode):>8.2%}" for mode in PLANNED
+    )
     return (
-        f"{row['model']:<20}{format_bytes(stock):>11}{format_bytes(tuned):>11}{format_bytes(planned):>11}"
-        f"{planned / max(stock, 1):>8.2f}{planned / max(tuned, 1):>8.2f}{row.get('latency_ratio', math.nan):>9.3f}"
-        f"{format_bytes(arena):>11}{arena / bound - 1 if bound else 0:>8.2%}"
-        f"{format_bytes(row['output_bytes']):>11}{row['deviated']:>5}"
+        f"{row['model']:<20}{sizes}{ratios}{times}{arenas}{format_bytes(row['planned_output_bytes']):>11}"
+        f"{row['planned_deviated'] + row.get('ordered_deviated', 0):>5}"
         f"  {'same' if row['identical'] else 'DIFFERENT'}{'' if row['counts'] else '  (small)'}"
     )
+
+
+def above(row: dict[str, Any], mode: str) -> float:
+    """How far the plan is above the least that any plan of the trace takes, as a fraction."""
+    bound = row.get(f"{mode}_bound_bytes", 0)
+    return float(row[f"{mode}_plan_bytes"] / bound - 1) if bound else 0.0
 
 
 def mean(ratios: list[float]) -> float:
@@ -213,15 +259,23 @@ def mean(ratios: list[float]) -> float:
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     large = [row for row in rows if row["counts"]]
-    of = {mode: [row[f"{mode}_growth_bytes"] for row in large] for mode in MODES}
-    latencies = [row["latency_ratio"] for row in rows if "latency_ratio" in row]
+
+    def ratios(over: str, under: str) -> list[float]:
+        names = f"{over}_growth_bytes", f"{under}_growth_bytes"
+        return [row[names[0]] / row[names[1]] for row in large if names[0] in row]
+
+    times = {mode: [r[f"{mode}_latency_ratio"] for r in rows if f"{mode}_latency_ratio" in r] for mode in PLANNED}
     return {
         "models": len(large),
-        "planned_over_stock": mean([p / s for p, s in zip(of["planned"], of["stock"], strict=True)]),
-        "planned_over_tuned": mean([p / t for p, t in zip(of["planned"], of["tuned"], strict=True)]),
-        "worst_over_tuned": max((p / t for p, t in zip(of["planned"], of["tuned"], strict=True)), default=math.nan),
-        "worst_above_bound": max((r["plan_bytes"] / r["bound_bytes"] - 1 for r in rows if r["bound_bytes"]), default=0),
-        "median_latency_ratio": statistics.median(latencies) if latencies else math.nan,
+        "planned_over_stock": mean(ratios("planned", "stock")),
+        "planned_over_tuned": mean(ratios("planned", "tuned")),
+        "ordered_over_stock": mean(ratios("ordered", "stock")),
+        "ordered_over_tuned": mean(ratios("ordered", "tuned")),
+        "ordered_over_planned": mean(ratios("ordered", "planned")),
+        "worst_over_tuned": max(ratios("planned", "tuned"), default=math.nan),
+        "worst_ordered_over_tuned": max(ratios("ordered", "tuned"), default=math.nan),
+        "worst_above_bound": max((above(row, mode) for row in rows for mode in PLANNED), default=0),
+        **{f"median_{mode}_latency_ratio": statistics.median(t) if t else math.nan for mode, t in times.items()},
         "all_identical": all(row["identical"] for row in rows),
     }
 
@@ -236,16 +290,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         folder = Path(temporary)
         if arguments.child:
-            key, path, what = arguments.keys
+            key, path, what, *package = arguments.keys
             if what == "pipeline":
                 print(json.dumps(pipeline(folder)))
+            elif what == "latency":
+                paths = map(Path, [path, path, *package])
+                print(json.dumps(latency(key, dict(zip(("stock", *PLANNED), paths, strict=False)))))
             else:
-                print(json.dumps(latency(key, Path(path)) if what == "latency" else growth(key, Path(path), what)))
+                print(json.dumps(growth(key, Path(path), what)))
             return 0
         rows = []
         if not arguments.json:
-            print(f"{'model':<20}{'stock':>11}{'tuned':>11}{'planned':>11}{'/stock':>8}{'/tuned':>8}{'latency':>9}"
-                  f"{'arena':>11}{'>bound':>8}{'outputs':>11}{'dev.':>5}")  # fmt: skip
+            print(HEADER)
         for key in arguments.keys or keys():
             try:
                 rows.append(compare(key, folder, timed=not arguments.no_latency))
@@ -261,7 +317,7 @@ def main() -> int:
         print(json.dumps(document, indent=2))
     else:
         for name, value in {**document["summary"], **document.get("pipeline", {})}.items():
-            print(f"{name:<24}{value:.4f}" if isinstance(value, float) else f"{name:<24}{value}")
+            print(f"{name:<30}{value:.4f}" if isinstance(value, float) else f"{name:<30}{value}")
     return 0
 
 

@@ -1,6 +1,6 @@
 """How do I make a package, so that many processes share one copy of the weights?
 
-    request ─▶ build (ONNX Runtime writes) ─▶ hash ─▶ check (outputs equal) ─▶ manifest ─▶ rename
+    request ─▶ build (ONNX Runtime writes) ─▶ order, plans ─▶ hash ─▶ check (outputs equal) ─▶ manifest ─▶ rename
 
 All of it happens in a folder beside the target that gets its name only at the very end, as a whole: a kill at any
 moment leaves the old package, the new one, or none, and the next `pack` clears away what was left.
@@ -8,10 +8,11 @@ moment leaves the old package, the new one, or none, and the next `pack` clears 
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,20 @@ from onnxmem.runtime.build import ORT_LIMIT, build, load_options
 from onnxmem.runtime.contents import describe_weights
 from onnxmem.runtime.cpu import this_cpu
 from onnxmem.runtime.modes import DISABLE_PREPACKING, MODES, Mode, Setting, check_version, find_mode
-from onnxmem.runtime.package import MANIFEST, Manifest, Package, StoredFile, is_package, open_package, stored
+from onnxmem.runtime.order import Ordered, put_in_order
+from onnxmem.runtime.package import MANIFEST, PLANS, Manifest, Package, StoredFile, is_package, open_package, stored
+from onnxmem.runtime.recording import LoadSettings, record_plan
+from onnxmem.schedule.orders import check_order_name
 from onnxmem.units import format_bytes
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many bytes of it are, and of how many (0 where nobody knows)."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""One combination of input shapes."""
+
+# Searches end sooner where there is nothing better to be found.
+ORDER_SECONDS, PLAN_SECONDS = 10.0, 10.0
 
 PACKABLE = tuple(mode for mode in MODES if mode.form != "any")
 
@@ -43,6 +53,8 @@ class _Request:
     scenario: Scenario
     signature: Signature
     feeds: Feeds
+    order: str | None
+    plans: tuple[Feeds, ...]
     progress: Progress
 
 
@@ -51,6 +63,8 @@ def pack(
     folder: Path | str,
     mode: str = "prepacked",
     *,
+    order: str | None = None,
+    plans: Iterable[Shapes] = (),
     force: bool = False,
     progress: Progress | None = None,
     **inputs: Any,
@@ -59,20 +73,26 @@ def pack(
 
     An existing package is replaced only with `force`, and anything else that is there never. The check runs the model
     on generated inputs in fresh processes; `inputs` (shapes, dims, inputs, ranges, seed: the fields of a Scenario)
-    say on which.
+    say on which. With `order` ("best", or another name of `onnxmem plan --order`) its nodes run in that order, if that
+    needs less memory on these inputs than ONNX Runtime's own. For each combination of input shapes in `plans` the
+    places of all tensors are solved now, so that the first run of a planned session is already planned.
     """
     source, target, chosen = Path(model), Path(folder), find_mode(mode)
     _check_target(target, force=force)
     if chosen.form == "any":
         names = ", ".join(mode.name for mode in PACKABLE)
         raise UsageError(f"mode '{mode}' loads the model as it is, there is nothing to pack", hint=f"choose {names}")
+    _check_order(order, chosen)
     import onnxruntime  # noqa: PLC0415
 
     check_version(chosen, onnxruntime.__version__)
     scenario = Scenario(source, mode="stock", runs=1, **inputs)
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
-    request = _Request(source, target, chosen, scenario, signature, feeds, progress or (lambda *_: None))
+    planned = _plan_feeds(signature, scenario, feeds, plans)
+    request = _Request(
+        source, target, chosen, scenario, signature, feeds, order, planned, progress or (lambda *_: None)
+    )
     _check_room(request)
     with replacing_folder(target) as temporary:
         _write(request, temporary, onnxruntime.__version__)
@@ -80,7 +100,10 @@ def pack(
 
 
 def repack(folder: Path | str, model: Path | str | None = None, **settings: Any) -> Package:
-    """Make a package again for this ONNX Runtime and CPU, in the mode it has; `model` if its source has moved."""
+    """Make a package again for this ONNX Runtime and CPU, in its mode and order and with plans for the same shapes.
+
+    `model` says where its source is now, if it has moved; `settings` are those of `pack`, and have precedence.
+    """
     package = open_package(Path(folder))
     made = package.manifest
     source = Path(model) if model is not None else Path(made.source_path)
@@ -93,6 +116,13 @@ def repack(folder: Path | str, model: Path | str | None = None, **settings: Any)
             f"'{source}' is not the model that '{folder}' was made from any more",
             hint=f"if the new one is meant: onnxmem pack {source} -o {folder} --force",
         )
+    if made.order is not None:
+        settings.setdefault("order", made.order["asked"])
+        if not any(settings.get(name) for name in ("shapes", "dims", "inputs")):
+            # An order is the best one for certain shapes.
+            declared, fed = read_signature(source).shapes, made.verified["inputs"]
+            settings["shapes"] = {n: tuple(fed[n]["shape"]) for n in fed if declared.get(n) is not None}
+    settings.setdefault("plans", [{n: tuple(dims) for n, dims in plan["inputs"].items()} for plan in made.plans])
     return pack(source, folder, made.mode, force=True, **settings)
 
 
@@ -109,6 +139,27 @@ def _check_target(target: Path, *, force: bool) -> None:
         raise UsageError(f"'{target}' holds other things than a package", hint="choose another folder")
     if not force:
         raise UsageError(f"there is a package in '{target}' already", hint="--force replaces it")
+
+
+def _check_order(order: str | None, mode: Mode) -> None:
+    if order is None:
+        return
+    check_order_name(order)
+    if mode.form == "ort":
+        raise UsageError(
+            f"an order needs a package of mode prepacked, external or mapped: '{mode.name}' keeps its own",
+            hint="choose one of them, or leave out --order",
+        )
+
+
+def _plan_feeds(signature: Signature, scenario: Scenario, feeds: Feeds, plans: Iterable[Shapes]) -> tuple[Feeds, ...]:
+    """Inputs for each combination of shapes; what the caller gave is used where it has the shape that is wanted."""
+    made: dict[tuple[tuple[int, ...], ...], Feeds] = {}
+    for shapes in plans:
+        generated = make_feeds(signature, replace(scenario, shapes=dict(shapes), dims={}, inputs=None))
+        arrays = {n: feeds.arrays[n] if feeds.arrays[n].shape == a.shape else a for n, a in generated.arrays.items()}
+        made[tuple(array.shape for array in arrays.values())] = replace(generated, arrays=arrays)
+    return tuple(made.values())
 
 
 def _check_room(request: _Request) -> None:
@@ -135,13 +186,16 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
         request.progress("packing", size, max(size, expected))
 
     model = build(request.source, temporary, request.mode.form, written)
+    settings = LoadSettings(load_options(request.mode.form), {})
+    ordered = _order(request, model, settings)
+    settings = ordered.settings if ordered else settings
+    plans = _plan(request, model, settings)
     paths = tuple(sorted(temporary.iterdir()))
     for path in paths:
         sync(path)
     files = _hashed(request, "hashing", paths)
     weights, notes = describe_weights(model)
-    options = load_options(request.mode.form)
-    verified = _check_outputs(request, model, options)
+    verified = _check_outputs(request, model, settings)
     manifest = Manifest(
         mode=request.mode.name,
         model=model.name,
@@ -150,15 +204,56 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
         onnxruntime=onnxruntime,
         onnxmem=version("onnxmem"),
         cpu=this_cpu(),
-        options=options,
-        config={},
+        options=settings.options,
+        config=settings.config,
         files=files,
         weights=weights,
         verified=verified,
-        notes=notes,
+        notes=(*notes, *([ordered.note] if ordered and ordered.note else [])),
+        order=ordered.document() if ordered else None,
+        plans=plans,
     )
     (temporary / MANIFEST).write_text(manifest.text())
     sync(temporary / MANIFEST)
+
+
+def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | None:
+    if request.order is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        return put_in_order(
+            request.source,
+            model,
+            request.order,
+            mode=LoadSettings(request.mode.options, request.mode.config),
+            plain=plain,
+            feeds=request.feeds.save(Path(temporary)),
+            shapes={name: array.shape for name, array in request.feeds.arrays.items()},
+            seconds=ORDER_SECONDS,
+            timeout=request.scenario.timeout,
+            progress=lambda stage: request.progress(stage, 0, 0),
+        )
+
+
+def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[Mapping[str, Any], ...]:
+    """Record and solve a run for each combination of shapes, write the plans beside the model, and describe them."""
+    if not request.plans:
+        return ()
+    mode, plans = request.mode, []
+    loaded = LoadSettings({**settings.options, **mode.options}, {**settings.config, **mode.config})
+    for feeds in request.plans:
+        shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in feeds.arrays.items())
+        request.progress(f"planning a run with {shapes or 'no inputs'}", 0, 0)
+        with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+            saved = feeds.save(Path(temporary))
+            plans.append(
+                record_plan(model, loaded, saved, seconds=PLAN_SECONDS, timeout=request.scenario.timeout + PLAN_SECONDS)
+            )
+    (model.parent / PLANS).write_text(json.dumps(plans))
+    return tuple(
+        {"inputs": dict(plan["inputs"]), **{name: plan[name] for name in ("peak_bytes", "lower_bound_bytes")}}
+        for plan in plans
+    )
 
 
 def _hashed(request: _Request, stage: str, paths: tuple[Path, ...]) -> tuple[StoredFile, ...]:
@@ -172,7 +267,7 @@ def _hashed(request: _Request, stage: str, paths: tuple[Path, ...]) -> tuple[Sto
     return tuple(stored(path, read) for path in paths)
 
 
-def _check_outputs(request: _Request, packed: Path, options: Mapping[str, Setting]) -> Mapping[str, Any]:
+def _check_outputs(request: _Request, packed: Path, settings: LoadSettings) -> Mapping[str, Any]:
     """Run the original and the packed model in fresh processes on the same inputs: every bit must be equal."""
     mode = request.mode
     # Kernels that are given unpacked weights add in another order. So do the original's when its packing is off, and
@@ -181,15 +276,15 @@ def _check_outputs(request: _Request, packed: Path, options: Mapping[str, Settin
     reference = "stock" if mode.exact else "stock without packing"
     stages: tuple[tuple[str, Path, str, Mapping[str, Setting], Mapping[str, str]], ...] = (
         (f"running {request.source.name} as {reference}", request.source, "stock", {}, like),
-        (f"running the package as {mode.name}", packed, mode.name, options, {}),
+        (f"running the package as {mode.name}", packed, mode.name, settings.options, settings.config),
     )
     hashes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         feeds = request.feeds.save(Path(temporary))
-        for stage, model, name, settings, config in stages:
+        for stage, model, name, options, config in stages:
             request.progress(stage, 0, 0)
             task = {"model": str(model), "feeds": feeds, "mode": name, "runs": 1, "threads": None}
-            task |= {"options": dict(settings), "config": dict(config), "profile": False}
+            task |= {"options": dict(options), "config": dict(config), "profile": False}
             trial = run_trial(task, timeout=request.scenario.timeout, memory_limit=None, model_files=())
             hashes.append(_outputs(trial, stage, original=model == request.source))
     if hashes[0] != hashes[1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,18 +31,33 @@ def pack(
     inputs: Annotated[
         Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Compare outputs on these arrays.")
     ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORDER",
+            help="Run the nodes in this order (best, greedy …), if it takes less memory than ONNX Runtime's own.",
+            show_default=False,
+        ),
+    ] = None,
+    plan: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INPUT=1x3x640x640,…",
+            help="Plan runs with these input shapes now: the first one is already planned. May be repeated.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a package that is there already.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Only read every byte of the package and compare with its hashes.")
     ] = False,
     repack: Annotated[
-        bool, typer.Option("--repack", help="Make the package again, in its mode, for this ONNX Runtime and CPU.")
+        bool, typer.Option("--repack", help="Make the package again, as it is, for this ONNX Runtime and CPU.")
     ] = False,
     json: options.Json = False,
 ) -> None:
     """Pack a model: optimized, its weights ready to be mapped, its outputs compared with the original's."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
+    from onnxmem.model.bindings import parse_dim, parse_shape, parse_shapes  # noqa: PLC0415
     from onnxmem.pack import pack as write  # noqa: PLC0415
     from onnxmem.pack import repack as write_again  # noqa: PLC0415
     from onnxmem.report.packages import package_document, package_text  # noqa: PLC0415
@@ -53,10 +68,13 @@ def pack(
         raise UsageError("say where the package is: -o FOLDER")
     if model is None and not (verify or repack):
         raise UsageError("say which model to pack", hint="onnxmem pack MODEL -o FOLDER")
-    feeds = {
+    settings: dict[str, Any] = {
         "shapes": dict(parse_shape(text) for text in shape or []),
         "dims": dict(parse_dim(text) for text in dim or []),
         "inputs": inputs,
+        # What is not said is left to the manifest when a package is made again.
+        **({"order": order} if order is not None else {}),
+        **({"plans": [parse_shapes(text) for text in plan]} if plan else {}),
     }
     with byte_progress() as progress:
         if verify:
@@ -69,10 +87,10 @@ def pack(
 
             package, what = read_all(output, read), "verified"
         elif repack:
-            package, what = write_again(output, model, progress=progress, **feeds), "packed again"
+            package, what = write_again(output, model, progress=progress, **settings), "packed again"
         else:
             assert model is not None
-            package, what = write(model, output, mode, force=force, progress=progress, **feeds), "packed"
+            package, what = write(model, output, mode, force=force, progress=progress, **settings), "packed"
     if json:
         print_json(package_document(package))
     else:

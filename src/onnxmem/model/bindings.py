@@ -115,6 +115,16 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(_number(dim) for dim in re.split(r"[x×,]", dims.strip()) if dim)
 
 
+def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
+    """Read `a=1x3,b=1x4`: the shapes of several inputs."""
+    # A comma may also stand between dimensions: it separates inputs only where a name and a `=` follow.
+    parts = [parse_shape(part) for part in re.split(r",(?=[^,=]+=)", text)]
+    shapes = dict(parts)
+    if len(shapes) < len(parts):
+        raise UsageError(f"'{text}' gives the shape of an input twice")
+    return shapes
+
+
 def parse_dim(text: str) -> tuple[str, int]:
     """Read `batch=8`."""
     name, separator, number = text.rpartition("=")

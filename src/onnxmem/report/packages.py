@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -34,11 +35,30 @@ def package_text(package: Package, what: str) -> RenderableType:
         table.add_row("packed", format_bytes(weights.packed), "mapped, and used in place of their unpacked forms")
     if weights.inline:
         table.add_row("in the graph", format_bytes(weights.inline), "small weights, a copy in each process")
+    if made.order:
+        table.add_row("order", format_bytes(made.order["bound_bytes"]), _order_text(made.order))
+    for plan in made.plans:
+        table.add_row("plan", format_bytes(plan["peak_bytes"]), _plan_text(plan))
     table.add_row("for", "", f"ONNX Runtime {made.onnxruntime}, {made.cpu.machine} CPUs with the features of this one")
-    shapes = ", ".join(f"{printable(n)} {'×'.join(map(str, i['shape']))}" for n, i in made.verified["inputs"].items())
-    table.add_row("outputs", "equal", f"bit for bit to {made.verified['reference']}, on {shapes or 'no inputs'}")
+    shapes = _shapes_text({name: fed["shape"] for name, fed in made.verified["inputs"].items()})
+    table.add_row("outputs", "equal", f"bit for bit to {made.verified['reference']}, on {shapes}")
     table.add_row("costs", "", package.mode.costs)
     lines: list[RenderableType] = [Text.assemble((str(package.folder), "bold"), f"  {what}"), table]
     lines += [Text(f"note: {note}", style="yellow") for note in made.notes]
     lines.append(f'Load it: onnxmem.InferenceSession("{package.folder}")')
     return Group(*lines)
+
+
+def _order_text(order: Mapping[str, Any]) -> str:
+    before = format_bytes(order["default_bound_bytes"])
+    return f"is the least a run needs in the order '{order['name']}'; the model as it was needs {before}"
+
+
+def _plan_text(plan: Mapping[str, Any]) -> str:
+    above = plan["peak_bytes"] - plan["lower_bound_bytes"]
+    proof = f"{format_bytes(above)} above the least that is proven" if above > 0 else "proven to be the least"
+    return f"is what a run with {_shapes_text(plan['inputs'])} is planned to take; {proof}"
+
+
+def _shapes_text(shapes: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{printable(n)} {'×'.join(map(str, dims))}".strip() for n, dims in shapes.items()) or "no inputs"

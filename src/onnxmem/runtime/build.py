@@ -6,13 +6,9 @@ a full disk, is an error here and nothing more; and it never outlives the one th
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +17,7 @@ from typing import Any
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.runtime import modes
 from onnxmem.runtime.blobs import align, drop_orphans
+from onnxmem.runtime.child import last_words, read_task, run_child
 
 MODEL, WEIGHTS = "model", "weights.bin"
 # Smaller weights stay in the graph: a page each would take more than it saves.
@@ -29,8 +26,6 @@ SMALLEST = 1024
 ORT_LIMIT = 2**31 - 2**24
 OnSize = Callable[[int], None]
 """Told how many bytes there are so far."""
-
-_INTERVAL = 0.05
 
 
 def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) -> Path:
@@ -44,7 +39,7 @@ def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) 
             )
         _copy(source, target)
     else:
-        task = {"source": str(source.absolute()), "target": str(target.absolute()), "form": form, "parent": os.getpid()}
+        task = {"source": str(source.absolute()), "target": str(target.absolute()), "form": form}
         _run(task, folder, source, on_size)
         # A model of small weights only has none outside, and no file for them.
         if form != "ort" and (folder / WEIGHTS).exists():
@@ -68,30 +63,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _run(task: dict[str, Any], folder: Path, source: Path, on_size: OnSize | None) -> None:
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "onnxmem.runtime.build", json.dumps(task)],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            # Ctrl-C is for the parent, which then ends this one.
-            start_new_session=True,
-        )
-        try:
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(_INTERVAL)
-                if on_size:
-                    on_size(_size(folder))
-                if child.returncode is not None:
-                    break
-        finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-        if child.returncode:
-            said.seek(0)
-            raise _failure(child.returncode, said.read().decode(errors="replace"), source, folder)
+    code, said = run_child("onnxmem.runtime.build", task, on_tick=(lambda: on_size(_size(folder))) if on_size else None)
+    if code:
+        raise _failure(code, said, source, folder)
 
 
 def _size(folder: Path) -> int:
@@ -104,9 +78,6 @@ def _size(folder: Path) -> int:
 
 def _failure(code: int, said: str, source: Path, folder: Path) -> Exception:
     """What a process that did not succeed died of."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    # The last part is the cause; before it come the places that passed it on.
-    message = " ".join((lines or ["it said nothing"])[-1].split("[ONNXRuntimeError] : ")[-1].split())[:300]
     full = code == -signal.SIGXFSZ or "No space left" in said or "Failed to write" in said
     if full or shutil.disk_usage(folder).free < 2**20:
         return UsageError(
@@ -116,7 +87,7 @@ def _failure(code: int, said: str, source: Path, folder: Path) -> Exception:
     if code == -signal.SIGKILL:
         return ModelError(f"the process that packed '{source.name}' was killed", hint="was there enough memory?")
     how = f"signal {-code}: " if code < 0 else ""
-    return ModelError(f"ONNX Runtime cannot pack '{source.name}': {how}{message}")
+    return ModelError(f"ONNX Runtime cannot pack '{source.name}': {how}{last_words(said)}")
 
 
 def _save(task: dict[str, Any]) -> None:
@@ -152,17 +123,5 @@ def _save(task: dict[str, Any]) -> None:
         drop_orphans(Path(task["target"]), {value.name for value in made.get_inputs()})
 
 
-def main() -> None:
-    """Do one task, and die with the process that gave it."""
-    task = json.loads(sys.argv[1])
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-    if os.getppid() != task["parent"]:  # it had ended before the kernel was told
-        sys.exit(1)
-    _save(task)
-
-
 if __name__ == "__main__":
-    main()
+    _save(read_task())

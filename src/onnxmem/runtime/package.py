@@ -19,6 +19,7 @@ from onnxmem.runtime.modes import Mode, Setting, find_mode
 
 SCHEMA = "onnxmem.package/1"
 MANIFEST = "manifest.json"
+PLANS = "plans.json"
 OnBytes = Callable[[int], None]
 """Told how many more bytes have been read or written."""
 
@@ -89,6 +90,10 @@ class Manifest:
     verified: Mapping[str, Any]
     """With which inputs the outputs were found equal to which others."""
     notes: tuple[str, ...] = ()
+    order: Mapping[str, Any] | None = None
+    """The order of the nodes, if one was asked for, and what runs need in it; None: ONNX Runtime's own."""
+    plans: tuple[Mapping[str, Any], ...] = ()
+    """For which input shapes there are plans, and how much each takes; the plans themselves are in PLANS."""
 
     def text(self) -> str:
         """The manifest as it is stored, with a hash of itself."""
@@ -106,6 +111,8 @@ class Manifest:
             "source": {"path": self.source_path, "files": [file.document() for file in self.source]},
             "verified": dict(self.verified),
             "notes": list(self.notes),
+            "order": None if self.order is None else dict(self.order),
+            "plans": [dict(plan) for plan in self.plans],
         }
         return _render({**document, "manifest_sha256": hashlib.sha256(_render(document).encode()).hexdigest()})
 
@@ -137,6 +144,8 @@ class Manifest:
                 weights=Weights.of(document["weights"]),
                 verified=document["verified"],
                 notes=tuple(document["notes"]),
+                order=document.get("order"),
+                plans=tuple(document.get("plans", ())),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
@@ -168,6 +177,15 @@ class Package:
     def size(self) -> int:
         """All of them together."""
         return sum(file.size for file in self.manifest.files)
+
+    def plans(self) -> list[dict[str, Any]]:
+        """The plans made with it, for `plans` of a planned session; a single changed byte is an error."""
+        file = next((file for file in self.manifest.files if file.name == PLANS), None)
+        if file is None:
+            return []
+        check_stored(self.folder, file)
+        plans: list[dict[str, Any]] = json.loads((self.folder / PLANS).read_text())
+        return plans
 
     def check_here(self, onnxruntime: str, cpu: Cpu | None = None) -> None:
         """An error, if this ONNX Runtime or CPU is another than the one it was made for."""
@@ -224,13 +242,16 @@ def verify(folder: Path | str, on_bytes: OnBytes | None = None) -> Package:
     """Is every byte of this package what was written? Raises the reason if it is not."""
     package = open_package(Path(folder))
     for file in package.manifest.files:
-        found = stored(package.folder / file.name, on_bytes)
-        if found.sha256 != file.sha256:
-            raise ModelError(
-                f"'{package.folder / file.name}' is damaged: its contents are not what was written",
-                hint="pack the model again",
-            )
+        check_stored(package.folder, file, on_bytes)
     return package
+
+
+def check_stored(folder: Path, file: StoredFile, on_bytes: OnBytes | None = None) -> None:
+    """An error, if the file is not what was written."""
+    if stored(folder / file.name, on_bytes).sha256 != file.sha256:
+        raise ModelError(
+            f"'{folder / file.name}' is damaged: its contents are not what was written", hint="pack the model again"
+        )
 
 
 def stored(path: Path, on_bytes: OnBytes | None = None) -> StoredFile:

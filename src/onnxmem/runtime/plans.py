@@ -233,6 +233,12 @@ class PlanBook:
             shape.reason = part_only if tape else f"served from the heap for good: {why}"
 
 
+def solved(key: RunKey, trace: Trace, *, seconds: float) -> dict[str, Any]:
+    """A plan as `documents` writes it, searched for longer than a caller's first run may wait."""
+    placement = place(trace, seconds=seconds)
+    return _document(key, placement, follow(trace, placement))
+
+
 def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str, Any]:
     return {
         "inputs": [[name, list(dims)] for name, dims in key.inputs],

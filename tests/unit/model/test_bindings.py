@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxmem.errors import UsageError
-from onnxmem.model.bindings import bind, default_dimensions, parse_dim, parse_shape, read_feed_shapes
+from onnxmem.model.bindings import bind, default_dimensions, parse_dim, parse_shape, parse_shapes, read_feed_shapes
 from onnxmem.model.dims import symbol
 from onnxmem.model.model import Model
 from tests.helpers import model_of
@@ -83,6 +83,8 @@ def test_texts() -> None:
     assert parse_shape("a=b:0=1×2,3") == ("a=b:0", (1, 2, 3))
     assert parse_shape("scalar=") == ("scalar", ())
     assert parse_shape("x=0x4") == ("x", (0, 4))
+    assert parse_shapes("a=1x3,b=1x4") == {"a": (1, 3), "b": (1, 4)}
+    assert parse_shapes("0=1,3,1=,x=2") == {"0": (1, 3), "1": (), "x": (2,)}
     assert parse_dim("batch=8") == ("batch", 8)
     assert parse_dim("a=b=8") == ("a=b", 8)
 
