@@ -88,9 +88,9 @@ def open_session(path: Path, mode: str, **extra: Any) -> Any:
         options.enable_mem_pattern = options.enable_mem_reuse = False
     if mode != "planned":
         return ort.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    from onnxmem.runtime.planned import PlannedSession  # noqa: PLC0415
+    from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
 
-    return PlannedSession(str(path), options, ["CPUExecutionProvider"], **extra)
+    return InferenceSession(str(path), options, ["CPUExecutionProvider"], mode="planned", **extra)
 
 
 def status(field: str) -> int:

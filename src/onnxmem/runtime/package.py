@@ -169,6 +169,10 @@ class Package:
         """All of them together."""
         return sum(file.size for file in self.manifest.files)
 
+    def plans(self) -> list[dict[str, Any]]:
+        """The plans it carries, for the first run of their shapes; none so far."""
+        return []
+
     def check_here(self, onnxruntime: str, cpu: Cpu | None = None) -> None:
         """An error, if this ONNX Runtime or CPU is another than the one it was made for."""
         made = self.manifest
