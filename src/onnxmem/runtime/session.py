@@ -73,9 +73,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._to_be_planned = _is_planned(mode)
         if plans is None and self.package and self._to_be_planned:
             plans = self.package.plans()
-        planning = {
+        planning: dict[str, Any] = {
             "arena": arena,
-            "plans": plans,
+            "plans": None if plans is None else list(plans),
             "max_plans": max_plans,
             "plan_seconds": plan_seconds,
             "trim_after": trim_after,

@@ -7,6 +7,7 @@ import shutil
 import warnings
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -100,7 +101,7 @@ def test_where_it_cannot_be_planned_it_falls_back_and_warns_once(
 
 
 def test_nodes_in_parallel_are_a_reason_not_to_plan(chain: Path) -> None:
-    settings = {"execution_mode": "ORT_PARALLEL", "inter_op_num_threads": 2}
+    settings: dict[str, modes.Setting] = {"execution_mode": "ORT_PARALLEL", "inter_op_num_threads": 2}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = InferenceSession(chain, settings=settings)
@@ -124,9 +125,10 @@ def test_other_providers_are_a_reason_not_to_plan(chain: Path, monkeypatch: pyte
 def test_what_is_only_for_plans_is_refused_elsewhere(chain: Path) -> None:
     with pytest.raises(UsageError, match=r"^arena= is for planned runs, and mode 'tuned' does not plan$"):
         InferenceSession(chain, mode="tuned", arena=Arena())
-    for name, value in (("plans", []), ("max_plans", 16), ("trim_after", 1.0), ("debug", False)):
-        with pytest.raises(UsageError, match=f"^{name}= is for planned runs"):
-            InferenceSession(chain, mode="stock", **{name: value})
+    given: list[dict[str, Any]] = [{"plans": []}, {"max_plans": 16}, {"trim_after": 1.0}, {"debug": False}]
+    for option in given:
+        with pytest.raises(UsageError, match=f"^{min(option)}= is for planned runs"):
+            InferenceSession(chain, mode="stock", **option)
 
 
 def test_plans_come_from_the_package_if_nobody_gives_any(
