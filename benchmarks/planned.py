@@ -5,9 +5,8 @@
 
 Growth is the peak of the resident set from the first run on, minus the resident set after loading; the recording run
 counts. Each figure comes from a fresh process. `ordered` is a planned session of a package made with `--order best`;
-its weights are mapped, and count as loaded, as everybody's do. An .ort file has no such package. Latency is the median
-of runs of a stock session and the planned ones in turn, in one process. Outputs are compared bit by bit. Models whose
-stock growth is 16 MiB or less are listed, but do not count.
+an .ort file has no such package. Latency is the median of runs of all of them in turn, in one process. Outputs are
+compared bit by bit. Models whose stock growth is 16 MiB or less are listed, but do not count.
 """
 
 from __future__ import annotations
@@ -33,9 +32,6 @@ from benchmarks import real_models
 from onnxmem import zoo
 from onnxmem.errors import OnnxmemError
 from onnxmem.pack import pack
-from onnxmem.runtime.build import WEIGHTS
-from onnxmem.runtime.options import apply
-from onnxmem.runtime.package import open_package
 from onnxmem.units import format_bytes
 
 MODES = ("stock", "tuned", "planned", "ordered")
@@ -54,7 +50,6 @@ ZOO: dict[str, dict[str, int]] = dict.fromkeys(zoo.MODELS, IMAGE) | {
     "unet": {"batch": 1, "height": 512, "width": 512},
     "yolo": {"batch": 1, "height": 416, "width": 416},
 }
-MADV_POPULATE_READ = 22
 PIPELINE = ("det", "cls", "rec")
 
 
@@ -95,13 +90,11 @@ def open_session(path: Path, mode: str, **extra: Any) -> Any:
         options.enable_mem_pattern = options.enable_mem_reuse = False
     if mode not in PLANNED:
         return ort.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    from onnxmem.runtime.planned import PlannedSession  # noqa: PLC0415
+    from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
 
     if mode == "ordered":
-        package = open_package(path)
-        made, path = package.manifest, package.model
-        apply(options, {**made.options, **package.mode.options}, {**made.config, **package.mode.config})
-    return PlannedSession(str(path), options, ["CPUExecutionProvider"], **extra)
+        return InferenceSession(path, options, **extra)
+    return InferenceSession(str(path), options, ["CPUExecutionProvider"], mode="planned", **extra)
 
 
 def status(field: str) -> int:
@@ -113,13 +106,7 @@ def status(field: str) -> int:
 def settle() -> int:
     """Resident memory after everything that is free has been given back; the peak starts here."""
     gc.collect()
-    libc = ctypes.CDLL(None)
-    # Mapped weights become resident in the first run, those of other sessions while loading: let them all be there.
-    for mapping in Path("/proc/self/maps").read_text().splitlines():
-        if mapping.endswith(f"/{WEIGHTS}"):
-            start, end = (int(part, 16) for part in mapping.split()[0].split("-"))
-            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_POPULATE_READ)
-    libc.malloc_trim(0)
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     return status("VmRSS")
 
@@ -154,7 +141,7 @@ def growth(key: str, path: Path, mode: str) -> dict[str, Any]:
 
 
 def latency(key: str, paths: dict[str, Path]) -> dict[str, Any]:
-    """Stock and planned sessions in turn, in one process; the ratios of the medians."""
+    """Sessions of all modes in turn, in one process; the ratios of the medians to stock's."""
     sessions = {mode: open_session(path, mode) for mode, path in paths.items()}
     feeds = feeds_for(key, sessions["stock"])
     seconds: dict[str, list[float]] = {mode: [] for mode in sessions}
@@ -168,7 +155,7 @@ def latency(key: str, paths: dict[str, Path]) -> dict[str, Any]:
             session.run(None, feeds)
             seconds[mode].append(time.perf_counter() - started)
     medians = {mode: statistics.median(values) for mode, values in seconds.items()}
-    ratios = {f"{mode}_latency_ratio": medians[mode] / medians["stock"] for mode in PLANNED if mode in medians}
+    ratios = {f"{mode}_latency_ratio": median / medians["stock"] for mode, median in medians.items() if mode != "stock"}
     return {"stock_seconds": medians["stock"], **ratios}
 
 
@@ -294,8 +281,8 @@ def main() -> int:
             if what == "pipeline":
                 print(json.dumps(pipeline(folder)))
             elif what == "latency":
-                paths = map(Path, [path, path, *package])
-                print(json.dumps(latency(key, dict(zip(("stock", *PLANNED), paths, strict=False)))))
+                paths = map(Path, [path, path, path, *package])
+                print(json.dumps(latency(key, dict(zip(MODES, paths, strict=False)))))
             else:
                 print(json.dumps(growth(key, Path(path), what)))
             return 0

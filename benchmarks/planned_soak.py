@@ -20,7 +20,7 @@ import numpy as np
 import onnxruntime as ort
 
 from onnxmem import Arena, zoo
-from onnxmem.runtime.planned import PlannedSession
+from onnxmem.runtime.session import InferenceSession
 from onnxmem.units import format_bytes
 
 THREADS = 8
@@ -38,7 +38,7 @@ class Soak:
         model = zoo.build("unet", channels=4).SerializeToString()
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
-        self.planned = PlannedSession(model, options, ["CPUExecutionProvider"], arena=Arena(4))
+        self.planned = InferenceSession(model, options, ["CPUExecutionProvider"], mode="planned", arena=Arena(4))
         stock = ort.InferenceSession(model, options, ["CPUExecutionProvider"])
         random = np.random.default_rng(0)
         self.feeds = [{"image": random.standard_normal(shape, np.float32)} for shape in SHAPES]

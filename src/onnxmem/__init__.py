@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from onnxmem.runtime.arena import Arena
     from onnxmem.runtime.isolated import IsolatedSession
     from onnxmem.runtime.package import Package, verify
-    from onnxmem.runtime.planned import PlannedSession
     from onnxmem.runtime.session import InferenceSession
     from onnxmem.share import Sharing, share
     from onnxmem.track import track_onnx_runtime_memory_release
@@ -63,7 +62,6 @@ _HOME = {
     "Package": "runtime.package",
     "Plan": "plan.plan",
     "PlanError": "errors",
-    "PlannedSession": "runtime.planned",
     "Problem": "plan.problem",
     "Question": "estimate",
     "Report": "report.report",
@@ -112,7 +110,6 @@ __all__ = [
     "Package",
     "Plan",
     "PlanError",
-    "PlannedSession",
     "Problem",
     "Question",
     "Report",

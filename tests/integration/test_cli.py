@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -167,6 +168,11 @@ def test_demo_ends_with_a_picture_and_a_report(run: Run, tmp_path: Path) -> None
     assert all(heading in page for heading in ("At a glance", "Estimate of unet.onnx", "Letting go of unet.onnx"))
     assert code == 0
     assert "times less" in out
+    assert re.fullmatch(
+        r"To run it, stock grows by [\d.]+ MiB, planned by [\d.]+ MiB: [\d.]+ times less, with the same outputs, bit "
+        r"for bit\.",
+        " ".join(out.split("\n\n")[-1].split()),
+    )
     assert (tmp_path / "onnxmem-demo" / "memory-map.svg").stat().st_size > 1000
     assert max(map(len, out.splitlines())) <= 100
 

@@ -40,6 +40,31 @@ def test_feeds_decide_the_outputs(matmul: Path, tmp_path: Path) -> None:
     assert first["outputs_sha256"] == second["outputs_sha256"]
 
 
+def test_a_planned_run_says_what_its_plan_took(matmul: Path) -> None:
+    arguments = (matmul, "--dim", "batch=64", "--runs", "3")
+    stock = json.loads(run(*arguments, "--no-nodes", "--json").stdout)
+    done = run(*arguments, "--mode", "planned", "--json")
+    planned = json.loads(done.stdout)
+    assert stock["planned"] is None
+    assert planned["outputs_sha256"] == stock["outputs_sha256"]
+    counts = [planned["planned"][f"runs_{what}"] for what in ("recorded", "replayed", "deviated", "from_heap")]
+    assert counts == [1, 3, 0, 0]
+    assert planned["planned"]["loaded_mode"] == "planned" and planned["planned"]["reason"] is None
+    assert 0 < planned["planned"]["lower_bound_bytes"] <= planned["planned"]["plan_bytes"]
+    # ONNX Runtime's own figures come from its own allocator.
+    assert planned["runtime"]["arena_peak_bytes"] > 0
+    text = run(*arguments, "--mode", "planned", "--no-nodes").stdout
+    assert "1 recorded, 3 inside it" in text
+
+
+def test_a_run_that_could_not_be_planned_says_why(matmul: Path) -> None:
+    arguments = (matmul, "--mode", "planned", "--runs", "1", "--no-nodes", "--option", "execution_mode=ORT_PARALLEL")
+    text = run(*arguments).stdout
+    assert "Not planned, it ran as stock: nodes run in parallel" in text and "its plan takes" not in text
+    document = json.loads(run(*arguments, "--json").stdout)["planned"]
+    assert document["loaded_mode"] == "stock" and "parallel" in document["reason"]
+
+
 def test_a_failed_run_prints_what_was_measured_and_exits_3(unimplemented: Path) -> None:
     done = run(unimplemented)
     assert done.returncode == 3

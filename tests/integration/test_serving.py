@@ -70,7 +70,7 @@ def test_workers_of_a_server_share_the_weights(package: Path, command: list[str]
             else:
                 time.sleep(0.1)
         assert len(answers) == 2
-        assert {answer["mode"] for answer in answers.values()} == {"prepacked"}
+        assert {answer["mode"] for answer in answers.values()} == {"planned"}
         assert len({answer["sum"] for answer in answers.values()}) == 1
         resident = 0
         for pid in answers:

@@ -11,10 +11,12 @@ import typer
 from onnxmem.cli import options
 from onnxmem.cli.console import print_json, print_text, stage
 
-# What is done to the model after the estimate, with which settings: a section of the report each.
-STAGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("measuring it in a fresh process", "onnxmem.measure.measure:measure", {"mode": "stock"}),
-    ("letting go of it, step by step", "onnxmem.measure.ladder:climb", {"runs": 1}),
+# What is done to the model after the estimate, in which scenario, with which arguments: a section of the report each.
+STAGES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
+    ("measuring it in a fresh process", "onnxmem.measure.measure:measure", {"mode": "stock"}, {}),
+    # Its nodes are stock's: they need no second look.
+    ("measuring it inside its plan", "onnxmem.measure.measure:measure", {"mode": "planned"}, {"nodes": False}),
+    ("letting go of it, step by step", "onnxmem.measure.ladder:climb", {"runs": 1}, {}),
 )
 SHAPE = (1, 3, 512, 512)
 
@@ -26,7 +28,7 @@ def demo(
     html: options.Html = None,
     json: options.Json = False,
 ) -> None:
-    """Estimate, plan, measure and release a U-Net for 512 × 512 pixels, and make a report of it."""
+    """Estimate, plan, measure (stock and planned) and release a U-Net for 512 × 512 pixels, and make a report."""
     import onnx  # noqa: PLC0415
 
     from onnxmem import zoo  # noqa: PLC0415
@@ -38,6 +40,7 @@ def demo(
     from onnxmem.report.memory_map import memory_map  # noqa: PLC0415
     from onnxmem.report.picture import save_chart  # noqa: PLC0415
     from onnxmem.report.save import save_report  # noqa: PLC0415
+    from onnxmem.report.sections.overview import MEASURED, stock_against_planned  # noqa: PLC0415
     from onnxmem.report.text import demo_text  # noqa: PLC0415
 
     try:
@@ -61,7 +64,8 @@ def demo(
         print_json({**results[0], "picture": str(picture), "report": str(page)})
     else:
         found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
-        print_text(demo_text(result, symbolic.formula, found, picture, page))
+        saved = stock_against_planned([document for document in results if document["schema"] == MEASURED])
+        print_text(demo_text(result, symbolic.formula, found, saved, picture, page))
 
 
 def _observe(path: Path) -> list[Any]:
@@ -73,11 +77,12 @@ def _observe(path: Path) -> list[Any]:
     from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
 
     scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=3), []
-    for what, where, settings in STAGES:
+    for what, where, settings, arguments in STAGES:
         module, name = where.split(":")
         try:
             with stage(what):
-                results.append(getattr(importlib.import_module(module), name)(replace(scenario, **settings)))
+                work = getattr(importlib.import_module(module), name)
+                results.append(work(replace(scenario, **settings), **arguments))
         except RuntimeUnsupported as error:
             print(f"onnxmem: not {what}: {error}", file=sys.stderr)  # noqa: T201
     return results

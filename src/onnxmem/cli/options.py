@@ -83,7 +83,7 @@ RunnablePath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or
 Mode = Annotated[
     str,
     typer.Option(
-        metavar="MODE", help="How to load and run: stock, tuned, or one that the file was made for (docs/serving.md)."
+        metavar="MODE", help="How to load and run: stock, tuned, planned, or what the file is for (docs/serving.md)."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

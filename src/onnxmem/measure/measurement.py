@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,12 @@ class Measurement(Shown):
             return Unknown("no run was completed")
         return hashes.pop() if len(hashes) == 1 else Unknown("the outputs differ from run to run")
 
+    @property
+    def planned(self) -> Mapping[str, Any] | None:
+        """What the plan took, and how runs were served; None if it was not asked for or no run was completed."""
+        found: Mapping[str, Any] | None = self.trial.facts.get("planned")
+        return found
+
     def spread(self, name: str, quantity: str) -> tuple[int, int] | None:
         """The smallest and largest `rss` or `peak` of a phase over all repetitions; None for a single one."""
         found = [phase for trial in self.trials if (phase := trial.phase(name))]
@@ -117,6 +123,7 @@ class Measurement(Shown):
             "first_run_seconds": trial.first_run,
             "latencies_seconds": list(self.latencies),
             "outputs_sha256": known("outputs_sha256", self.outputs_sha256),
+            "planned": self.planned,
             "runtime": _runtime(self.runtime),
             "repeats": [
                 {

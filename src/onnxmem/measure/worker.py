@@ -83,6 +83,8 @@ class Worker:
             self.run_series()
         else:
             self.run_steadily()
+        if self.task.get("mode") == "planned":
+            self.say({"planned": self.planned()})
         self.let_go()
 
     def let_go(self) -> None:
@@ -121,6 +123,12 @@ class Worker:
 
         from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
 
+        if self.task["mode"] == "planned":
+            import contextlib  # noqa: PLC0415
+
+            # A session would import it while it loads: it is not the model's. Where it cannot be, the session says so.
+            with contextlib.suppress(ImportError):
+                from onnxmem.runtime import planned  # noqa: F401, PLC0415
         self.new_session = InferenceSession
         self.gc, self.sha256, self.numpy, self.ort = gc, hashlib.sha256, numpy, onnxruntime
         return {"onnxruntime": onnxruntime.__version__}
@@ -173,6 +181,22 @@ class Worker:
             else:
                 total.update(repr(value.tolist() if hasattr(value, "tolist") else value).encode())
         return str(total.hexdigest())
+
+    def planned(self) -> dict[str, Any]:
+        """What the plan took, and how runs were served; or why there was none."""
+        memory = self.session.memory
+        return {
+            "loaded_mode": self.session.loaded_mode,
+            "reason": memory.reason or None,
+            "arena_bytes": memory.arena_bytes,
+            "plan_bytes": memory.plan_bytes,
+            "lower_bound_bytes": memory.bound_bytes,
+            "runs_recorded": memory.runs_recorded,
+            "runs_replayed": memory.runs_replayed,
+            "runs_deviated": memory.runs_deviated,
+            "runs_from_heap": memory.runs_from_heap,
+            "notes": [shape.reason for shape in memory.shapes if shape.reason],
+        }
 
     def shapes(self) -> dict[str, Any]:
         return {name: list(getattr(value, "shape", ())) for name, _, value in self.named_outputs()}

@@ -14,6 +14,7 @@ from onnxmem.measure.probes import Bytes
 from onnxmem.measure.smaps import KINDS, Kind
 from onnxmem.measure.trial import Phase
 from onnxmem.report.layout import printable, shorten_path
+from onnxmem.report.sections.measure import how_planned
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 
@@ -53,6 +54,8 @@ def _heading(measurement: Measurement) -> list[RenderableType]:
     if fed.assumed:
         assumed = ", ".join(f"{printable(name)}={number}" for name, number in fed.assumed.items())
         lines.append(Text(f"assumed {assumed}; set with --dim or --shape", style="yellow"))
+    if measurement.planned and measurement.planned["reason"]:
+        lines.append(Text(printable(how_planned(measurement.planned)), style="yellow"))
     if not measurement.verdict.ok:
         lines += ["", Text(f"The process {_ending(measurement)}", style="bold red")]
     return lines
@@ -101,6 +104,9 @@ def _summary(measurement: Measurement) -> Table:
     table = _table()
     table.add_row("loading took", _size(measurement.load_growth), "peak RSS while loading − RSS before")
     table.add_row("running took", _size(measurement.run_growth), "peak RSS in all runs − RSS before the first")
+    planned = measurement.planned
+    if planned and not planned["reason"]:
+        table.add_row("its plan takes", format_bytes(planned["plan_bytes"]), how_planned(planned))
     if measurement.latency is not None:
         low, high = min(measurement.latencies), max(measurement.latencies)
         middle = f"median of {len(measurement.latencies)} runs, from {_ms(low)} to {_ms(high)}"

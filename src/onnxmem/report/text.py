@@ -69,15 +69,23 @@ def plan_text(plan: Plan, scheduled: Scheduled | None, name: str) -> RenderableT
 
 
 def demo_text(
-    estimate: Estimate, formula: Formula | None, found: Sequence[tuple[str, str]], picture: Path, report: Path
+    estimate: Estimate,
+    formula: Formula | None,
+    found: Sequence[tuple[str, str]],
+    saved: str,
+    picture: Path,
+    report: Path,
 ) -> RenderableType:
-    """What `onnxmem demo` prints; `found` are the other sections of its report, heading and summary."""
+    """What `onnxmem demo` prints; `found` are the other sections of its report, heading and summary.
+
+    `saved` is what running inside the plan saves: the last word.
+    """
     best, problem = estimate.best, estimate.scheduled.problem
-    saved = problem.total / max(best.peak, 1)
+    times = problem.total / max(best.peak, 1)
     story = Text.assemble(
         "\nA plan that reuses memory takes ",
         (format_bytes(best.peak), "bold"),
-        f" instead of {format_bytes(problem.total)}: {saved:.1f} times less",
+        f" instead of {format_bytes(problem.total)}: {times:.1f} times less",
         ", and provably no plan takes less in this order." if best.optimal else ".",
     )
     parts: list[RenderableType] = [*_heading(estimate.scheduled), "", _totals(estimate), story]
@@ -87,7 +95,8 @@ def demo_text(
     for heading, summary in found:
         parts += ["", Text(printable(heading), style="bold"), Text(printable(summary))]
     parts += ["", f"The picture: {picture}", f"The report:  {report}"]
-    parts.append("Next: onnxmem estimate YOUR_MODEL.onnx")
+    parts.append("Next: onnxmem measure YOUR_MODEL.onnx --mode planned")
+    parts += ["", Text(saved, style="bold")] if saved else []
     return Group(*parts)
 
 

@@ -11,6 +11,8 @@ from onnxmem.errors import SessionClosed, UsageError
 from onnxmem.runtime.live import holders
 
 _MARK = "_onnxmem_released"
+_HEAVY = ("_model_bytes", "_planner")
+"""What else takes memory: the model that a session was made from, and the arena that it ran in."""
 
 
 def close(session: Any) -> tuple[str, ...]:
@@ -23,7 +25,7 @@ def close(session: Any) -> tuple[str, ...]:
         raise UsageError(f"a {type(session).__name__} is not a session of ONNX Runtime")
     gone = weakref.ref(native)
     own = vars(session)
-    for name in [name for name, value in own.items() if _is_native(value) or name == "_model_bytes"]:
+    for name in [name for name, value in own.items() if _is_native(value) or name in _HEAVY]:
         own[name] = None
     del native
     for name in dir(type(session)):

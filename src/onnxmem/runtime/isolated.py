@@ -14,6 +14,8 @@ from typing import Any
 from onnxmem.errors import SessionClosed, SessionError, SessionLost, UsageError
 from onnxmem.runtime.channel import Gone
 from onnxmem.runtime.isolated_process import Child
+from onnxmem.runtime.modes import find_mode
+from onnxmem.runtime.package import is_package
 from onnxmem.runtime.wire import Parcel
 
 
@@ -47,7 +49,8 @@ class IsolatedSession:
 
     `options` are attributes of `onnxruntime.SessionOptions` ("intra_op_num_threads": 1, enumerations by name) and
     configuration entries ("session.disable_prepacking": "1"). A SessionOptions object itself cannot be taken to another
-    process, because it does not tell all that was set on it. The same holds for `run_options`.
+    process, because it does not tell all that was set on it. The same holds for `run_options`. `mode` is one of those
+    of `onnxmem.InferenceSession`, and `path` may then be a package's folder.
     """
 
     def __init__(
@@ -55,12 +58,15 @@ class IsolatedSession:
         path: str | os.PathLike[str],
         options: Mapping[str, Any] | None = None,
         providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+        *,
+        mode: str = "stock",
     ) -> None:
         if not isinstance(path, str | os.PathLike):
             raise UsageError(f"an isolated session takes the path of a model, not {type(path).__name__}")
         self._path = Path(path)
         self._request = {
             "path": str(self._path.absolute()),
+            "mode": find_mode(mode).name,
             "options": _settings(options, "options"),
             "providers": [_provider(entry) for entry in providers] if providers else None,
         }
@@ -111,6 +117,11 @@ class IsolatedSession:
         """The settings of the execution providers."""
         return dict(self._about["provider_options"])
 
+    @property
+    def loaded_mode(self) -> str:
+        """The name of the mode it really is in: a session that could not be planned says what it is instead."""
+        return str(self._about["mode"])
+
     def get_modelmeta(self) -> ModelMeta:
         """What the model says about itself."""
         return ModelMeta(**self._about["meta"])
@@ -145,7 +156,7 @@ class IsolatedSession:
         self.close()
 
     def _start(self) -> None:
-        if not self._path.is_file():
+        if not self._path.is_file() and not is_package(self._path):
             raise UsageError(f"cannot read '{self._path}': there is no such file")
         child = Child()
         # Also when the session is dropped without close(), and when the interpreter ends.

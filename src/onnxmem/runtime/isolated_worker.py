@@ -75,7 +75,13 @@ def _load(request: dict[str, Any]) -> Any:
     providers = request["providers"]
     if providers is not None:
         providers = [tuple(entry) if isinstance(entry, list) else entry for entry in providers]
-    return ort.InferenceSession(request["path"], options, providers=providers)
+    path, mode = request["path"], request["mode"]
+    if mode == "stock" and not os.path.isdir(path):  # noqa: PTH112
+        return ort.InferenceSession(path, options, providers=providers)
+    # Only now: it would count as memory of all others.
+    from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
+
+    return InferenceSession(path, options, providers, mode=mode)
 
 
 def _apply(target: Any, settings: Mapping[str, Any], add_entry: Any, kind: str) -> None:
@@ -102,6 +108,7 @@ def _describe(session: Any) -> dict[str, Any]:
         "inputs": [_argument(value) for value in session.get_inputs()],
         "outputs": [_argument(value) for value in session.get_outputs()],
         "overridable": [_argument(value) for value in session.get_overridable_initializers()],
+        "mode": getattr(session, "loaded_mode", "stock"),
         "providers": list(session.get_providers()),
         "provider_options": session.get_provider_options(),
         "meta": {

@@ -59,7 +59,6 @@ class Mode:
 # Without packing, the pattern would also reserve a block for all weights that nobody uses.
 _TUNED: Mapping[str, Setting] = {"enable_mem_pattern": False, "enable_mem_reuse": False}
 
-# A mode that replaces the allocator (`planned`) has its row here too; InferenceSession says where it joins.
 MODES = (
     Mode(
         "stock",
@@ -76,6 +75,15 @@ MODES = (
         costs="a private copy of the weights for each process; a few more calls of the allocator in each run",
         needs="nothing",
         avoid="the weights are most of the memory: share them instead",
+    ),
+    Mode(
+        "planned",
+        "every tensor at the place that was solved for it, in one arena; for packages, on top of their own mode",
+        options=_TUNED,
+        trim=True,
+        costs="about 4 MiB for the planner, once for each process; the first run of each input shape is recorded",
+        needs="Linux and the CPU; elsewhere it falls back to stock, or to the package's mode, and says why",
+        avoid="runs take only a few MiB, or shapes hardly ever come again",
     ),
     Mode(
         "external",

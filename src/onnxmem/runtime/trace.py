@@ -100,15 +100,17 @@ def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) ->
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
     import onnxruntime  # noqa: PLC0415
 
-    from onnxmem.runtime.planned import PlannedSession  # noqa: PLC0415
+    from onnxmem.runtime.planned import made_for_plans  # noqa: PLC0415
 
     try:
-        session = PlannedSession(model, options, ["CPUExecutionProvider"])
+        options = options or onnxruntime.SessionOptions()
+        with made_for_plans(options):
+            session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
         native.begin_record(limited=False)
         outputs = None
         try:
             # Kept until the recording ends: an output is what outlives the run.
-            outputs = onnxruntime.InferenceSession.run(session, None, feeds)
+            outputs = session.run(None, feeds)
         finally:
             said = native.finish()
             del outputs

@@ -150,6 +150,9 @@ def test_measurements_are_compared_and_conditions_told() -> None:
     assert report.sections[0].summary == (
         "At most 70.0 MiB as planned and 100.0 MiB as stock were resident (peak RSS): 30.0 % less."
     )
+    assert report.sections[0].story == (
+        "To run it, stock grows by 40.0 MiB, planned by 10.0 MiB: 4.0 times less, with the same outputs, bit for bit.",
+    )
     near = make_report([samples.measure(), samples.measure("tuned", 39 * samples.MIB)]).sections[0]
     assert "about the same" in near.summary and any("--repeat" in note for note in near.notes)
     assert "The outputs are equal, bit for bit." in report.sections[0].notes
@@ -158,6 +161,20 @@ def test_measurements_are_compared_and_conditions_told() -> None:
     assert any("not measured under the same conditions: cpu differ" in note for note in notes)
     assert "Running took 40.0 MiB as stock" in make_report([samples.estimate(), samples.measure()]).sections[0].summary
     assert len(make_report([samples.estimate("another.onnx"), samples.measure()]).sections) == 2
+
+
+def test_a_measurement_says_how_its_plan_went_or_why_there_was_none() -> None:
+    counts = {"runs_recorded": 1, "runs_replayed": 4, "runs_deviated": 1, "runs_from_heap": 0, "notes": []}
+    sizes = {"arena_bytes": 9 * samples.MIB, "plan_bytes": 9 * samples.MIB, "lower_bound_bytes": 8 * samples.MIB}
+    planned = {"loaded_mode": "planned", "reason": None, **sizes, **counts}
+    text = render_text(make_report([{**samples.measure("planned"), "planned": planned}]))
+    assert "its plan takes" in text and "1 recorded, 4 inside it, 1 deviated" in " ".join(text.split())
+    fallen = {**planned, "loaded_mode": "stock", "reason": "planned sessions need Linux, and this is darwin"}
+    report = make_report([samples.measure(), {**samples.measure("planned"), "planned": fallen}])
+    text = " ".join(render_text(report).split())
+    assert "planned (ran as stock)" in text
+    assert "Not planned, it ran as stock: planned sessions need Linux, and this is darwin." in text
+    assert "its plan takes" not in text and report.sections[0].story == ()
 
 
 def test_who_ended_early_has_not_won() -> None:

@@ -56,6 +56,18 @@ def test_it_answers_as_an_ordinary_session_does(session: IsolatedSession, model:
     assert session.get_modelmeta().graph_name == direct.get_modelmeta().graph_name
 
 
+def test_it_runs_in_any_mode(model: Path, packed: Path) -> None:
+    direct = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    with IsolatedSession(model, mode="planned") as session:
+        assert session.loaded_mode == "planned"
+        for _ in range(3):
+            assert np.array_equal(session.run(None, {"x": X})[0], direct.run(None, {"x": X})[0])
+    with IsolatedSession(packed, mode="prepacked") as session:
+        assert session.loaded_mode == "prepacked"
+    with pytest.raises(UsageError, match="no mode 'fast'"):
+        IsolatedSession(model, mode="fast")
+
+
 def test_strings_sequences_and_half_precision_pass(strings: Path) -> None:
     feeds = {"text": np.array([["a", "ü€𝄞"], ["", "x" * 1000]], object), "number": np.array([1, 2, 3], np.float32)}
     direct = ort.InferenceSession(str(strings), providers=["CPUExecutionProvider"])

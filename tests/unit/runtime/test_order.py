@@ -16,9 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxmem import InferenceSession, pack, repack, verify
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.runtime import order
-from onnxmem.runtime.options import apply
 from onnxmem.runtime.package import PLANS, Package
-from onnxmem.runtime.planned import PlannedSession
 from tests.unit.runtime.models import branching, looping
 
 ROWS = 4096
@@ -70,12 +68,6 @@ def x() -> np.ndarray:
     return np.random.default_rng(0).random(SHAPE["x"], dtype=np.float32)
 
 
-def planned_session(package: Package) -> PlannedSession:
-    options, made = onnxruntime.SessionOptions(), package.manifest
-    apply(options, {**made.options, **package.mode.options}, {**made.config, **package.mode.config})
-    return PlannedSession(package.model, options, ["CPUExecutionProvider"], plans=package.plans())
-
-
 def order_of_a_run(package: Package, x: np.ndarray, folder: Path) -> list[str]:
     settings: dict[str, Any] = {"enable_profiling": True, "profile_file_prefix": str(folder / "profile")}
     session = InferenceSession(package.folder, settings=settings)
@@ -110,11 +102,11 @@ def test_it_needs_less_than_what_onnx_runtime_makes_of_the_package(
 def test_outputs_are_those_of_stock(source: Path, ordered: Package, x: np.ndarray) -> None:
     (expected,) = onnxruntime.InferenceSession(source).run(None, {"x": x})
     assert np.array_equal(InferenceSession(ordered.folder).run(None, {"x": x})[0], expected)
-    assert np.array_equal(planned_session(ordered).run(None, {"x": x})[0], expected)
+    assert np.array_equal(InferenceSession(ordered.folder).run(None, {"x": x})[0], expected)
 
 
 def test_the_first_run_of_a_loaded_session_is_already_planned(ordered: Package, x: np.ndarray) -> None:
-    session = planned_session(ordered)
+    session = InferenceSession(ordered.folder)
     session.run(None, {"x": x})
     memory = session.memory
     assert (memory.runs_recorded, memory.runs_replayed, memory.runs_deviated) == (0, 1, 0)

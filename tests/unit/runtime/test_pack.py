@@ -55,9 +55,12 @@ def test_every_mode_packs_and_computes_the_same(chain: Path, tmp_path: Path, mod
         assert package.manifest.verified["reference"] == "stock without packing"
         options.add_session_config_entry("session.disable_prepacking", "1")
     expected = outputs(onnxruntime.InferenceSession(chain, options, providers=["CPUExecutionProvider"]), x)
-    session = InferenceSession(tmp_path / "p")
-    assert session.loaded_mode == mode
-    assert np.array_equal(outputs(session, x), expected)
+    for asked, loaded in ((None, "planned"), (mode, mode)):
+        session = InferenceSession(tmp_path / "p", mode=asked)
+        assert session.loaded_mode == loaded
+        for _ in range(3):  # the first run is recorded, the others happen inside the plan
+            assert np.array_equal(outputs(session, x), expected)
+        assert session.memory.runs_replayed == (2 if loaded == "planned" else 0)
     assert os.listdir(tmp_path) == ["p"]
 
 

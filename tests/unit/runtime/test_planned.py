@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from onnxmem import Arena, PlanError, PlannedSession, UsageError, zoo
+from onnxmem import Arena, InferenceSession, PlanError, UsageError, zoo
 from onnxmem._native import arena as native
 from onnxmem.runtime.trace import record
 from tests.unit.runtime import models
@@ -27,7 +27,7 @@ def stock(model: bytes) -> Any:
 
 
 def planned(model: bytes, **extra: Any) -> Any:
-    return PlannedSession(model, one_thread(), CPU, **extra)
+    return InferenceSession(model, one_thread(), CPU, mode="planned", **extra)
 
 
 def one_thread() -> Any:
@@ -278,7 +278,7 @@ def test_a_busy_arena_can_send_runs_to_the_heap() -> None:
     session = planned(models.tower(), arena=Arena(1, busy="heap"))
     feeds = {"x": array(20, 50)}
     expected = session.run(None, feeds)
-    shape = next(iter(session._book.shapes.values()))
+    shape = next(iter(session._planner.book.shapes.values()))
     assert native.begin_replay(shape.tape, session.arena.pool)  # as if another run were inside
     assert same(session.run(None, feeds), expected)
     native.finish()
@@ -322,7 +322,7 @@ def test_idle_arenas_are_trimmed(unet: bytes) -> None:
 
 def test_the_callers_options_stay_as_they_were(unet: bytes) -> None:
     options = one_thread()
-    PlannedSession(unet, options, CPU)
+    InferenceSession(unet, options, CPU, mode="planned")
     assert options.enable_mem_pattern
     assert options.enable_mem_reuse
     session, feeds = ort.InferenceSession(unet, options, CPU), {"image": array(1, 3, 32, 32)}
@@ -330,16 +330,6 @@ def test_the_callers_options_stay_as_they_were(unet: bytes) -> None:
     kept = session.run(None, feeds)
     assert native.heap_stats()["live_blocks"] == before  # a stock session does not come to us
     del kept
-
-
-def test_a_session_that_runs_nodes_in_parallel_says_why_it_is_not_planned(unet: bytes) -> None:
-    options = one_thread()
-    options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
-    options.inter_op_num_threads = 2
-    session, feeds = PlannedSession(unet, options, CPU), {"image": array(1, 3, 32, 32)}
-    assert same(session.run(None, feeds), stock(unet).run(None, feeds))
-    assert "parallel" in session.memory.reason
-    assert session.memory.runs_from_heap == 1
 
 
 def test_new_providers_are_a_new_session(unet: bytes) -> None:

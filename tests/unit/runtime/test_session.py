@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import warnings
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
-from onnxmem import InferenceSession
+import onnxmem
+from onnxmem import Arena, InferenceSession
 from onnxmem.convert import convert
 from onnxmem.errors import RuntimeUnsupported, UsageError
-from onnxmem.runtime import modes
+from onnxmem.runtime import bridge, modes
+from onnxmem.runtime.package import Package
 
 X = np.random.default_rng(0).random((3, 512), dtype=np.float32)
 
@@ -26,7 +32,8 @@ def stock(chain: Path) -> np.ndarray:
 def test_it_is_a_drop_in(packed: Path, stock: np.ndarray) -> None:
     session = InferenceSession(str(packed))
     assert isinstance(session, onnxruntime.InferenceSession)
-    assert session.loaded_mode == "prepacked"
+    assert session.loaded_mode == "planned"
+    assert session.package is not None and session.package.mode.name == "prepacked"
     assert [value.name for value in session.get_inputs()] == ["x"]
     assert session.get_providers() == ["CPUExecutionProvider"]
     assert np.array_equal(session.run(["y"], {"x": X})[0], stock)
@@ -37,14 +44,129 @@ def test_it_is_a_drop_in(packed: Path, stock: np.ndarray) -> None:
     assert np.array_equal(binding.copy_outputs_to_cpu()[0], stock)
 
 
-def test_a_model_is_loaded_as_stock_and_mode_says_otherwise(
-    chain: Path,
-    stock: np.ndarray,
-) -> None:
-    assert InferenceSession(chain).loaded_mode == "stock"
+def test_a_model_is_planned_and_mode_says_otherwise(chain: Path, stock: np.ndarray) -> None:
+    planned = InferenceSession(chain)
+    assert planned.loaded_mode == "planned"
+    for _ in range(3):
+        assert np.array_equal(planned.run(None, {"x": X})[0], stock)
+    assert planned.memory.reason == ""
+    assert planned.memory.runs_replayed == 2
+    as_it_comes = InferenceSession(chain, mode="stock")
+    assert (as_it_comes.loaded_mode, as_it_comes.memory.reason) == ("stock", "mode 'stock' does not plan")
+    assert as_it_comes.get_session_options().enable_mem_pattern is True
     tuned = InferenceSession(chain, mode="tuned")
     assert tuned.get_session_options().enable_mem_pattern is False
     assert np.array_equal(tuned.run(None, {"x": X})[0], stock)
+
+
+def test_what_is_not_planned_has_no_plans_and_can_be_trimmed(chain: Path, stock: np.ndarray) -> None:
+    session = InferenceSession(chain, mode="stock")
+    assert np.array_equal(session.run(None, {"x": X})[0], stock)
+    session.trim()
+    assert (session.traces(), session.export_plans(), session.arena) == ([], [], None)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(X)
+    assert np.array_equal(session.run_with_ort_values(None, {"x": value})[0].numpy(), stock)
+    binding = session.io_binding()
+    assert type(binding) is onnxruntime.IOBinding
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    assert np.array_equal(binding.copy_outputs_to_cpu()[0], stock)
+
+
+@pytest.fixture
+def no_bridge(monkeypatch: pytest.MonkeyPatch) -> str:
+    """As if this machine could not do it."""
+    reason = f"planned sessions need another machine than this one ({id(monkeypatch)})"
+    monkeypatch.setattr(bridge, "unsupported", lambda: reason)
+    return reason
+
+
+def test_where_it_cannot_be_planned_it_falls_back_and_warns_once(
+    chain: Path, packed: Path, stock: np.ndarray, no_bridge: str
+) -> None:
+    with pytest.warns(RuntimeWarning, match="not planned, it runs as stock: planned sessions need another") as caught:
+        session = InferenceSession(chain, max_plans=3)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert (session.loaded_mode, session.memory.reason) == ("stock", no_bridge)
+    assert session.get_session_options().enable_mem_pattern is True
+    assert np.array_equal(session.run(None, {"x": X})[0], stock)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert InferenceSession(chain, mode="planned").loaded_mode == "stock"
+        package = InferenceSession(packed)
+        InferenceSession(chain, mode="tuned")
+    assert (package.loaded_mode, package.memory.reason) == ("prepacked", no_bridge)
+    assert np.array_equal(package.run(None, {"x": X})[0], stock)
+
+
+def test_nodes_in_parallel_are_a_reason_not_to_plan(chain: Path) -> None:
+    settings: dict[str, modes.Setting] = {"execution_mode": "ORT_PARALLEL", "inter_op_num_threads": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = InferenceSession(chain, settings=settings)
+    assert session.loaded_mode == "stock"
+    assert "parallel" in session.memory.reason
+    session.run(None, {"x": X})
+
+
+def test_other_providers_are_a_reason_not_to_plan(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert InferenceSession(chain, providers=onnxruntime.get_available_providers()).loaded_mode == "planned"
+    session = InferenceSession(chain)
+    # As if there were one: asked for, it is ignored by ONNX Runtime, which then runs on the CPU.
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.set_providers([("CUDAExecutionProvider", {}), "CPUExecutionProvider"])
+    assert session.loaded_mode == "stock"
+    assert "CUDAExecutionProvider was asked for" in session.memory.reason
+
+
+def test_what_is_only_for_plans_is_refused_elsewhere(chain: Path) -> None:
+    with pytest.raises(UsageError, match=r"^arena= is for planned runs, and mode 'tuned' does not plan$"):
+        InferenceSession(chain, mode="tuned", arena=Arena())
+    given: list[dict[str, Any]] = [{"plans": []}, {"max_plans": 16}, {"trim_after": 1.0}, {"debug": False}]
+    for option in given:
+        with pytest.raises(UsageError, match=f"^{min(option)}= is for planned runs"):
+            InferenceSession(chain, mode="stock", **option)
+
+
+def test_plans_come_from_the_package_if_nobody_gives_any(
+    packed: Path, stock: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    donor = InferenceSession(packed)
+    donor.run(None, {"x": X})
+    monkeypatch.setattr(Package, "plans", lambda _: donor.export_plans())
+    session = InferenceSession(packed)
+    assert np.array_equal(session.run(None, {"x": X})[0], stock)
+    assert (session.memory.runs_recorded, session.memory.runs_replayed) == (0, 1)
+    assert InferenceSession(packed, plans=[]).export_plans() == []
+    InferenceSession(packed, mode="prepacked")
+
+
+def test_released_sessions_keep_no_arena(chain: Path) -> None:
+    session = InferenceSession(chain)
+    session.run(None, {"x": X})
+    arena = weakref.ref(session.arena)
+    onnxmem.release(session)
+    gc.collect()
+    assert arena() is None
+    assert session.memory.reason == "the session was released"
+
+
+def test_mapped_weights_are_there_before_the_first_run(packed: Path) -> None:
+    def resident() -> int:
+        """Of the package's weights, in KiB."""
+        lines = Path("/proc/self/smaps").read_text().splitlines()
+        starts = [n for n, line in enumerate(lines) if line.endswith(str(packed.resolve() / "weights.bin"))]
+        sizes = [next(line for line in lines[n:] if line.startswith("Rss:")) for n in starts]
+        return sum(int(line.split()[1]) for line in sizes)
+
+    session = InferenceSession(packed)
+    before = resident()
+    x = np.zeros([dim if isinstance(dim, int) else 1 for dim in session.get_inputs()[0].shape], np.float32)
+    session.run(None, {session.get_inputs()[0].name: x})
+    assert 0 < before == resident()
 
 
 def test_options_of_the_caller_are_kept_and_settings_come_last(chain: Path) -> None:

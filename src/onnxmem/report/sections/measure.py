@@ -21,6 +21,15 @@ _COLUMNS = (
 _BORDERS = ("import", "load", "steady runs", "release", "trim")
 
 
+# How runs were served.
+_SERVED = (
+    ("runs_recorded", "recorded"),
+    ("runs_replayed", "inside it"),
+    ("runs_deviated", "deviated"),
+    ("runs_from_heap", "from the heap"),
+)
+
+
 def section(document: Document) -> Section:
     """`onnxmem.measure/1`."""
     failed = document["verdict"]["kind"] != "ok"
@@ -38,13 +47,30 @@ def section(document: Document) -> Section:
 
 def label(document: Document) -> str:
     """A measurement in two words: the model and how it was run."""
-    return f"{model(document)} in mode {words(document['scenario']['mode'], 30)}"
+    return f"{model(document)} in mode {how_run(document)}"
+
+
+def how_run(document: Document) -> str:
+    """The mode; what it really was, if it could not be planned."""
+    mode, planned = words(document["scenario"]["mode"], 30), document.get("planned")
+    return f"{mode} (ran as {words(planned['loaded_mode'], 30)})" if planned and planned["reason"] else mode
 
 
 def peak(document: Document) -> Document:
     """The phase with the highest peak; an empty one if no peak is known."""
     phases = [phase for phase in document["phases"] if number(phase, "peak_rss_bytes") is not None]
     return max(phases, key=lambda phase: phase["peak_rss_bytes"], default={})
+
+
+def how_planned(planned: Document) -> str:
+    """How good the plan was and how runs were served, or why there was none: the document's `planned` in words."""
+    if planned["reason"]:
+        return f"Not planned, it ran as {planned['loaded_mode']}: {planned['reason']}"
+    plan, bound = planned["plan_bytes"], planned["lower_bound_bytes"]
+    words = ["the proven least" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
+    for key, what in _SERVED:
+        words += [f"{planned[key]} {what}"] if planned[key] else []
+    return ", ".join(words + list(planned["notes"]))
 
 
 def _summary(document: Document) -> str:
@@ -66,6 +92,9 @@ def _facts(document: Document) -> tuple[Fact, ...]:
         Fact("running took", size(document, "run_growth_bytes"), "peak RSS in all runs − RSS before the first"),
         Fact("peak RSS", size(highest, "peak_rss_bytes"), f"in phase '{words(highest.get('name', '?'), 30)}'"),
     ]
+    planned = document.get("planned")
+    if planned and not planned["reason"]:
+        facts.append(Fact("its plan takes", size(planned, "plan_bytes"), words(how_planned(planned))))
     spread = document.get("latency_spread_seconds")
     if number(document, "latency_seconds") is not None:
         middle = f"median; {format_seconds(spread['min'])} to {format_seconds(spread['max'])}" if spread else "median"
@@ -133,6 +162,8 @@ def _nodes(document: Document) -> Table:
 
 def _notes(document: Document) -> list[str]:
     notes = about_inputs(document)
+    if (planned := document.get("planned")) and planned["reason"]:
+        notes.insert(0, words(how_planned(planned)) + ".")
     runs, repeats = document["scenario"].get("runs"), len(document.get("repeats") or ())
     if runs:
         processes = f"in {repeats} fresh processes" if repeats > 1 else "in a fresh process"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from onnxmem.report.cells import Document, format_percent, known, number, seconds, size, words
 from onnxmem.report.report import Cell, Chart, Section, Table
-from onnxmem.report.sections.measure import label, peak
+from onnxmem.report.sections.measure import how_run, label, peak
 from onnxmem.units import format_bytes
 
+MEASURED = "onnxmem.measure/1"
 _NONE = Cell("–")
 _NOISE = 0.95
 """Nearer to each other than this, nobody is named the smaller."""
@@ -16,7 +17,7 @@ _NOISE = 0.95
 
 def overview(documents: Sequence[Document]) -> Section | None:
     """Measurements beside each other, and beside the estimate of the same model; None if there are not two of them."""
-    measured = [document for document in documents if document["schema"] == "onnxmem.measure/1"]
+    measured = [document for document in documents if document["schema"] == MEASURED]
     expected = [document for document in documents if document["schema"] == "onnxmem.estimate/1"]
     models = {document["model"] for document in measured}
     if len(expected) != 1 or not expected[0]["activations"]["strategies"] or models != {expected[0]["model"]}:
@@ -35,6 +36,7 @@ def overview(documents: Sequence[Document]) -> Section | None:
     return Section(
         "At a glance",
         _summary(names, measured, bars[: len(expected)]),
+        story=tuple(filter(None, [stock_against_planned(measured)])),
         charts=(Chart("side by side", "What loading and running take", f"Two bars each: {listed}.", {"bars": bars}),),
         tables=(
             Table(
@@ -47,10 +49,25 @@ def overview(documents: Sequence[Document]) -> Section | None:
     )
 
 
+def stock_against_planned(documents: Sequence[Document]) -> str:
+    """What running inside the plan saves, in one sentence; empty if not both were measured to the end."""
+    found = {how_run(document): document for document in documents if document["verdict"]["kind"] == "ok"}
+    if not {"stock", "planned"} <= found.keys() or len({document["model"] for document in documents}) > 1:
+        return ""
+    stock, planned = found["stock"], found["planned"]
+    before, after = number(stock, "run_growth_bytes"), number(planned, "run_growth_bytes")
+    if not before or not after:
+        return ""
+    less = "" if after > before * _NOISE else f": {before / after:.1f} times less"
+    same = stock.get("outputs_sha256") == planned.get("outputs_sha256") is not None
+    outputs = "with the same outputs, bit for bit" if same else "but the outputs are not equal bit for bit"
+    return f"To run it, stock grows by {format_bytes(before)}, planned by {format_bytes(after)}{less}, {outputs}."
+
+
 def labels(documents: Sequence[Document]) -> list[str]:
     """A name for each measurement: the mode, with the model where there are several; numbered if that is not enough."""
     models = {document["model"] for document in documents}
-    names = [words(d["scenario"]["mode"], 30) if len(models) == 1 else label(d) for d in documents]
+    names = [how_run(d) if len(models) == 1 else label(d) for d in documents]
     return [n if names.count(n) == 1 else f"{n} ({names[: k + 1].count(n)})" for k, n in enumerate(names)]
 
 
