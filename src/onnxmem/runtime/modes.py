@@ -63,6 +63,7 @@ MODES = (
     Mode(
         "stock",
         "as ONNX Runtime comes: weights in the heap, then packed",
+        since=(1, 0),
         costs="a private copy of the weights for each process, at times two; freed heap stays resident",
         needs="nothing",
         avoid="several processes run the same model, or memory is short",

@@ -124,7 +124,9 @@ class PlanBook:
         shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
         with self.lock:
             self.counts.recorded += 1
-            self.outlasting = np.union1d(self.outlasting, np.flatnonzero(trace.uppers == OUTLIVES))
+            # Not union1d, which imports masked arrays: more than a MiB in the middle of somebody's first run.
+            numbers = {*self.outlasting.tolist(), *np.flatnonzero(trace.uppers == OUTLIVES).tolist()}
+            self.outlasting = np.array(sorted(numbers), np.int64)
             self._keep(shape)
         return shape
 
