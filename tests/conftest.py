@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchmarks import real_models
+
+# Started in the background of a shell, tests inherit that Ctrl-C is ignored, and so would the processes they press it in.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
