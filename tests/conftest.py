@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import real_models
 
-# Started in the background of a shell, tests inherit that Ctrl-C is ignored, and so would the processes they press it in.
+# Started in the background of a shell, tests inherit that Ctrl-C is ignored; so would the processes they press it in.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
