@@ -19,7 +19,7 @@ from onnxmem.errors import BudgetExceeded, ModelError, UsageError
 from onnxmem.report.scaling import scaling_chart
 
 COMMAND = str(Path(sys.executable).with_name("onnxmem"))
-QUICK: dict[str, Any] = {"repeat": 1, "runs": 1, "advice": False}
+QUICK: dict[str, Any] = {"repeat": 1, "repeat_limit": 1, "runs": 1, "advice": False}
 MIB = 2**20
 
 NETWORK = """
@@ -70,9 +70,23 @@ def different(folder: Path, matmul: Path) -> Path:
 def test_the_document_has_what_others_rely_on(matmul: Path, external: Path, tmp_path: Path) -> None:
     picture, result = tmp_path / "scaling.svg", tmp_path / "result.json"
     shape = ("--shape", "x=Nx1024", "--sizes", "8,64,256")
-    done = run(matmul, external, *shape, "--repeat", "2", "--runs", "2", "-o", result, "--picture", picture)
+    done = run(
+        matmul,
+        external,
+        *shape,
+        "--repeat",
+        "2",
+        "--repeat-limit",
+        "2",
+        "--runs",
+        "2",
+        "-o",
+        result,
+        "--picture",
+        picture,
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("The answers are the same") and "no winner" in done.stdout
+    assert done.stdout.startswith("The answers are the same") and "undecided" in done.stdout
     assert all(len(line.rstrip()) <= 100 for line in done.stdout.splitlines())
     assert "matmul.onnx at 64, 2 of 2" in done.stderr
     document = json.loads(result.read_text())
@@ -114,10 +128,12 @@ def test_its_figures_are_those_of_measure(matmul: Path) -> None:
 
 
 def test_other_answers_are_the_headline_and_win_nothing(matmul: Path, different: Path) -> None:
-    done = run(matmul, different, "--repeat", "1", "--runs", "1", "--no-advice")
+    done = run(matmul, different, "--repeat", "1", "--repeat-limit", "1", "--runs", "1", "--no-advice")
     assert done.returncode == 3
     assert done.stdout.startswith("The answers differ") and "different.onnx at" in done.stdout
-    document = json.loads(run(matmul, different, "--repeat", "1", "--runs", "1", "--json").stdout)
+    document = json.loads(
+        run(matmul, different, "--repeat", "1", "--repeat-limit", "1", "--runs", "1", "--json").stdout
+    )
     assert not document["parity"]["same"] and document["parity"]["max_abs"] > 0
     assert all(row["winner"] is None and not row["tied"] for row in document["rows"])
 
@@ -128,7 +144,7 @@ def test_who_fails_is_a_row_and_the_others_finish(matmul: Path, external: Path, 
     assert good.ok and other.ok and not bad.ok
     assert bad.failure and "1 inputs" not in bad.failure
     assert result.parity.same and not result.ok
-    assert scaling_chart(result).to_dict()
+    assert scaling_chart(result.document()).to_dict()
 
 
 def test_a_size_that_fails_leaves_the_others(reshaping: Path) -> None:

@@ -13,10 +13,10 @@ from onnxmem.compare.comparison import Comparison, peak_of
 from onnxmem.compare.export import export_twin, twin_path
 from onnxmem.compare.figure import Figure
 from onnxmem.compare.fits import Fit, fit
-from onnxmem.compare.lives import Conditions, Lives, OnLife, live, prepare
+from onnxmem.compare.lives import Conditions, Lives, OnLife, live, live_on, prepare
 from onnxmem.compare.parity import TOLERANCE, Parity, judge_parity, read_outputs
 from onnxmem.compare.result import Result, result_of
-from onnxmem.compare.rows import make_rows
+from onnxmem.compare.rows import make_rows, undecided_sizes
 from onnxmem.compare.sizes import Asked, OpenShape, Size, make_sizes
 from onnxmem.compare.what_if import try_mode, try_order
 from onnxmem.errors import OnnxmemError, UsageError
@@ -37,7 +37,8 @@ def compare(
     weights: Path | str | None = None,
     export: bool | Path | str = False,
     runs: int = 5,
-    repeat: int = 3,
+    repeat: int = 5,
+    repeat_limit: int | None = None,
     threads: int | None = None,
     timeout: float = 600.0,
     memory_limit: int | None = None,
@@ -48,11 +49,15 @@ def compare(
 ) -> Comparison:
     """Compare: `compare(["a.onnx", "net:make"], weights="a.pth", shapes={"x": (1, 3, "N", "N")}, sizes=(256, 512))`.
 
-    Each life is a fresh process, and candidates take turns. `export` makes the ONNX twin of each PyTorch candidate,
-    for this comparison or, if it is a folder, to keep. A candidate that fails is a result: look at `failure`.
+    Each life is a fresh process, and candidates take turns, `repeat` times. Rows that this does not decide are measured
+    again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). `export` makes
+    the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that fails is a result: look at `failure`.
     """
     if repeat < 1 or runs < 1:
         raise UsageError(f"repeat and runs must be at least 1; they are {repeat} and {runs}")
+    limit = 2 * repeat if repeat_limit is None else repeat_limit
+    if limit < repeat:
+        raise UsageError(f"the limit of {limit} repetitions is below the {repeat} that are asked for")
     chosen = parse_candidates(candidates, weights=None if weights is None else Path(weights))
     asked = Asked(
         {name: _several(shape) for name, shape in (shapes or {}).items()},
@@ -65,7 +70,7 @@ def compare(
     )
     if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
         raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
-    given = Conditions(runs, repeat, threads, timeout, memory_limit)
+    given = Conditions(runs, repeat, limit, threads, timeout, memory_limit)
     say = on_life or (lambda _text: None)
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         folder = Path(temporary)
@@ -76,6 +81,14 @@ def compare(
         live(everyone, made, given, folder, say)
         results = tuple(result_of(lives, made) for lives in everyone)
         parity = _parity(everyone, results, tolerance)
+        rows = make_rows(results, made, parity)
+        done = repeat
+        # Looked at after twice as many rounds, not after each: the more often one looks, the more often chance decides.
+        while done < limit and (open_ := undecided_sizes(rows, made)):
+            before, done = done, min(2 * done, limit)
+            live_on(everyone, open_, given, folder, say, range(before, done))
+            results = tuple(result_of(lives, made) for lives in everyone)
+            rows = make_rows(results, made, parity)
         what_ifs = _what_ifs(everyone, results, parity, made[-1], given, folder, say) if advice else []
     fits = _fits(results)
     versions = (trial.onnxruntime for lives in everyone for trials in lives.trials.values() for trial in trials)
@@ -83,7 +96,7 @@ def compare(
         results,
         made,
         parity,
-        make_rows(results, made, parity),
+        rows,
         fits,
         advise(results, parity, fits, what_ifs, headroom=headroom),
         given,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnxmem.report.cells import UNKNOWN, Document, known, name, number, percent, seconds, shape, size, times, words
-from onnxmem.report.report import Cell, Chart, Fact, Section, Table
+from onnxmem.report.report import NOT_KNOWN, Cell, Chart, Fact, Section, Table
+from onnxmem.report.scaling import is_curve, summary
 from onnxmem.report.sections.common import about_machine, few
+from onnxmem.units import format_bytes
 
 _PLAIN = ("Candidates", "By input")
 
@@ -76,7 +78,11 @@ def _charts(document: Document) -> tuple[Chart, ...]:
     if not points:
         return ()
     listed = ", ".join(f"{words(c['name'], 40)} at {_shape(p)} {known(p, 'peak_rss_bytes')}" for c, p in points)
-    return (Chart("sizes", "Peak RSS by input size", f"Grouped bars of peak RSS: {listed}.", document),)
+    if not is_curve(document):
+        return (Chart("sizes", "Peak RSS", f"Bars of peak RSS: {listed}.", document),)
+    about = f"Measured points of peak RSS: {listed}. Lines through them: {'; '.join(summary(document))}."
+    title = "Peak RSS against input size: points measured, lines fitted, dashed extrapolated"
+    return (Chart("sizes", title, about, document),)
 
 
 def _candidates(candidates: list[Document]) -> Table:
@@ -116,9 +122,8 @@ def _rows(document: Document) -> Table:
     for row in document.get("rows") or ():
         metric = words(row["metric"], 60) + (f", {words(row['size'], 40)}" if row.get("size") else "")
         show = {"bytes": size, "seconds": seconds}.get(row.get("unit", ""), times)
-        winner = (
-            words(row["winner"], 60) if row.get("winner") else "none: within the noise" if row.get("tied") else "none"
-        )
+        verdict = row.get("verdict") or ("within the noise" if row.get("tied") else "none")
+        winner = words(row["winner"], 60) if row.get("winner") else words(verdict, 40)
         cells = (show(row.get("values") or {}, candidate) for candidate in names)
         ratio = times(row, "ratio") if number(row, "ratio") is not None else Cell("–")
         rows.append((Cell(metric), *cells, Cell(winner), ratio))
@@ -136,18 +141,27 @@ def _breakdowns(candidates: list[Document]) -> Table:
 
 
 def _fits(document: Document) -> Table:
-    rows = tuple(
-        (
-            name(fit["candidate"]),
-            Cell(words(prediction["size"], 40)),
-            size(prediction, "bytes"),
-            Cell("extrapolated" if prediction.get("extrapolated") else "within what was measured"),
-            percent(fit, "max_relative_error"),
-        )
-        for fit in document.get("fits") or ()
-        for prediction in fit.get("predictions") or ()
+    """Peak RSS as a function of the input elements n; what the fit says beyond the measured sizes is marked."""
+    fits = document.get("fits") or ()
+    beyond = list(dict.fromkeys(each["size"] for fit in fits for each in fit.get("predictions") or ()))
+    rows = []
+    for fit in fits:
+        predicted = {each["size"]: each for each in fit.get("predictions") or ()}
+        cells = (size(predicted[label], "bytes") if label in predicted else NOT_KNOWN for label in beyond)
+        terms = (_per_element(fit, key) for key in ("linear_bytes", "quadratic_bytes"))
+        error = percent({**fit, "unknown": {"left_out_relative_error": "too few sizes"}}, "left_out_relative_error")
+        rows.append((name(fit["candidate"]), size(fit, "constant_bytes"), *terms, error, *cells))
+    marked = (f"at {words(each, 40)}, extrapolated" for each in beyond)
+    columns = ("candidate", "constant", "+ n ×", "+ n² ×", "error", *marked)
+    return Table("Peak RSS as a function of n, the elements in the inputs", columns, tuple(rows))
+
+
+def _per_element(fit: Document, key: str) -> Cell:
+    """Bytes that one more element takes: often less than one."""
+    value = number(fit, key)
+    return (
+        NOT_KNOWN if value is None else Cell(format_bytes(value) if value >= 1024 else f"{value:.3g} B", value, "bytes")
     )
-    return Table("Other sizes, by fit", ("candidate", "input", "peak RSS", "how", "error of the fit"), rows)
 
 
 def _advice(document: Document) -> list[str]:
