@@ -169,14 +169,7 @@ def _load(candidate: Candidate, figures: Mapping[str, Any], why: str) -> Loaded:
 
 
 def _session(candidate: Candidate) -> Any:
-    import onnxruntime  # noqa: PLC0415
+    """The session that was measured: onnxmem's own, which knows modes and packages."""
+    from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
 
-    from onnxmem.runtime.modes import find_mode  # noqa: PLC0415
-
-    # Where packages are loaded by a session of onnxmem's own, that one belongs here.
-    mode, options = find_mode(candidate.mode), onnxruntime.SessionOptions()
-    for name, value in mode.options.items():
-        setattr(options, name, value)
-    for name, text in mode.config.items():
-        options.add_session_config_entry(name, text)
-    return onnxruntime.InferenceSession(str(candidate.path), options, providers=["CPUExecutionProvider"])
+    return InferenceSession(str(candidate.path), providers=["CPUExecutionProvider"], mode=candidate.mode)

@@ -51,7 +51,8 @@ def compare(
 
     Each life is a fresh process, and candidates take turns, `repeat` times. Rows that this does not decide are measured
     again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). `export` makes
-    the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that fails is a result: look at `failure`.
+    the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that
+    fails is a result: look at `failure`.
     """
     if repeat < 1 or runs < 1:
         raise UsageError(f"repeat and runs must be at least 1; they are {repeat} and {runs}")
@@ -75,8 +76,7 @@ def compare(
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         folder = Path(temporary)
         everyone = prepare(chosen)
-        lead = next((lives.signature for lives in everyone if lives.signature), None)
-        made = make_sizes(asked, lead)
+        made = _sizes(everyone, asked)
         twins = _twins(everyone, made, folder if export is True else Path(export), say) if export else {}
         live(everyone, made, given, folder, say)
         results = tuple(result_of(lives, made) for lives in everyone)
@@ -89,7 +89,7 @@ def compare(
             live_on(everyone, open_, given, folder, say, range(before, done))
             results = tuple(result_of(lives, made) for lives in everyone)
             rows = make_rows(results, made, parity)
-        what_ifs = _what_ifs(everyone, results, parity, made[-1], given, folder, say) if advice else []
+        what_ifs = _what_ifs(everyone, results, parity, made, given, folder, say) if advice else []
     fits = _fits(results)
     versions = (trial.onnxruntime for lives in everyone for trials in lives.trials.values() for trial in trials)
     return Comparison(
@@ -110,6 +110,18 @@ def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
     if any(isinstance(dim, tuple | list) for dim in shape):
         return [tuple(each) for each in shape]  # type: ignore[arg-type]
     return [tuple(shape)]  # type: ignore[arg-type]
+
+
+def _sizes(everyone: Sequence[Lives], asked: Asked) -> tuple[Size, ...]:
+    """The sizes, by what an ONNX candidate says about its inputs; none where nobody is left to be fed."""
+    if all(lives.failure for lives in everyone):
+        return ()
+    try:
+        return make_sizes(asked, next((lives.signature for lives in everyone if lives.signature), None))
+    except UsageError as error:
+        # The one that cannot be read may be the one that would have said it.
+        lost = "".join(f"; {lives.failure}" for lives in everyone if lives.failure)
+        raise UsageError(f"{error}{lost}", hint=error.hint) from error
 
 
 def _exportable(candidate: Candidate) -> bool:
@@ -151,7 +163,7 @@ def _what_ifs(
     everyone: Sequence[Lives],
     results: Sequence[Result],
     parity: Parity,
-    size: Size,
+    sizes: Sequence[Size],
     given: Conditions,
     folder: Path,
     say: OnLife,
@@ -163,7 +175,7 @@ def _what_ifs(
     if lives.candidate.kind != "onnx":
         return []
     say(f"trying changes to {result.name}")
-    return [*try_mode(lives, result, size, given, folder), *try_order(lives, size)]
+    return [*try_mode(lives, result, sizes[-1], given, folder), *try_order(lives, sizes[-1])]
 
 
 def _fits(results: Sequence[Result]) -> tuple[Fit, ...]:

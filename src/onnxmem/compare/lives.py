@@ -57,7 +57,7 @@ def prepare(candidates: Sequence[Candidate]) -> list[Lives]:
     """Look into each candidate's file. One that cannot be read has failed, and the others go on."""
     found = []
     for candidate in candidates:
-        lives = Lives(candidate)
+        lives = Lives(candidate, failure=candidate.damage)
         if candidate.kind == "onnx" and candidate.path is not None:
             try:
                 lives.signature = read_signature(candidate.path)

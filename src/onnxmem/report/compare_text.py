@@ -170,6 +170,8 @@ def _fits(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]
 def _circumstances(comparison: Comparison) -> list[RenderableType]:
     given, where = comparison.conditions, comparison.environment
     frameworks = ", ".join(dict.fromkeys(r.framework for r in comparison.results if r.framework))
+    if not has_figures(comparison):
+        return [Text(f"Python {where.python}, {where.cpu} ({where.cores} cores)", style="dim")]
     lines: list[RenderableType] = [
         Text(
             f"Medians of {_rounds(comparison)} fresh processes per size, in turns, 1 + {given.runs} runs in each. "
