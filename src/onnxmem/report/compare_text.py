@@ -135,8 +135,7 @@ def _breakdown(comparison: Comparison, names: dict[str, str]) -> list[Renderable
     shown = [result for result in comparison.results if result.breakdown]
     if not shown:
         return []
-    table = Table(box=None, pad_edge=False, header_style="dim", title="How the peak RSS comes about, in one process")
-    table.title_justify, table.title_style = "left", "bold"
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("each raises it by", no_wrap=True)
     for result in shown:
         table.add_column(names[result.name], justify="right", no_wrap=True)
@@ -146,14 +145,14 @@ def _breakdown(comparison: Comparison, names: dict[str, str]) -> list[Renderable
         sign = "= " if name == "peak" else "" if name == "initial" else "+ "
         cells = [format_bytes(parts[name]) if name in parts else "" for parts in by_name]
         table.add_row(f"{sign}{name}", *cells, style="bold" if name == "peak" else None)
-    return ["", table]
+    # Not the table's own title, which would wrap at its width.
+    return ["", Text("How the peak RSS comes about, in one process", style="bold"), table]
 
 
 def _fits(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]:
     if not comparison.fits:
         return []
-    table = Table(box=None, pad_edge=False, header_style="dim", title="Peak RSS as a function of the input")
-    table.title_justify, table.title_style = "left", "bold"
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     table.add_column("n = input elements", no_wrap=True)
     table.add_column("error", justify="right", no_wrap=True)
@@ -164,7 +163,8 @@ def _fits(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]
         predicted = [format_bytes(fit(elements)) for _, elements in beyond]
         document = fit.document()
         table.add_row(names[fit.candidate], fit_text(document), error_text(document), *predicted)
-    return ["", table, Text("* extrapolated: nothing so large was measured", style="yellow")]
+    title = Text("Peak RSS as a function of the input", style="bold")
+    return ["", title, table, Text("* extrapolated: nothing so large was measured", style="yellow")]
 
 
 def _circumstances(comparison: Comparison) -> list[RenderableType]:

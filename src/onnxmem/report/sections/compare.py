@@ -22,7 +22,7 @@ def section(document: Document) -> Section:
     shown = [table for table in tables if table.rows and not (document.get("rows") and table.title in _PLAIN)]
     return Section(
         "Comparison of " + _listed([words(each["name"], 60) for each in candidates]),
-        mismatch or _summary(candidates),
+        mismatch or _agreed(document.get("parity") or {}) + _summary(candidates),
         story=tuple(_advice(document)),
         facts=_facts(candidates),
         charts=_charts(document),
@@ -48,6 +48,13 @@ def _mismatch(parity: Document) -> str:
     worst = number(parity, "max_abs")
     by = "" if worst is None else f" (outputs differ by up to {worst:.3g})"
     return f"The candidates do not give the same answers{by}: do not choose by the figures below."
+
+
+def _agreed(parity: Document) -> str:
+    """That they do, and how nearly: said before anything else is."""
+    if not parity.get("same") or number(parity, "max_abs") is None:
+        return ""
+    return f"The answers are the same (they differ by at most {parity['max_abs']:.3g}). "
 
 
 def _summary(candidates: list[Document]) -> str:
@@ -144,15 +151,17 @@ def _fits(document: Document) -> Table:
     """Peak RSS as a function of the input elements n; what the fit says beyond the measured sizes is marked."""
     fits = document.get("fits") or ()
     beyond = list(dict.fromkeys(each["size"] for fit in fits for each in fit.get("predictions") or ()))
+    powers = {"linear_bytes": "+ n ×", "quadratic_bytes": "+ n² ×"}
+    powers = {key: head for key, head in powers.items() if any(number(fit, key) for fit in fits)}
     rows = []
     for fit in fits:
         predicted = {each["size"]: each for each in fit.get("predictions") or ()}
         cells = (size(predicted[label], "bytes") if label in predicted else NOT_KNOWN for label in beyond)
-        terms = (_per_element(fit, key) for key in ("linear_bytes", "quadratic_bytes"))
+        terms = (_per_element(fit, key) for key in powers)
         error = percent({**fit, "unknown": {"left_out_relative_error": "too few sizes"}}, "left_out_relative_error")
         rows.append((name(fit["candidate"]), size(fit, "constant_bytes"), *terms, error, *cells))
     marked = (f"at {words(each, 40)}, extrapolated" for each in beyond)
-    columns = ("candidate", "constant", "+ n ×", "+ n² ×", "error", *marked)
+    columns = ("candidate", "constant", *powers.values(), "error", *marked)
     return Table("Peak RSS as a function of n, the elements in the inputs", columns, tuple(rows))
 
 
@@ -175,9 +184,6 @@ def _notes(document: Document) -> list[str]:
         reason = each.get("failure") or next((p["failure"] for p in each.get("inputs") or () if p.get("failure")), None)
         if reason:
             notes.append(f"{words(each['name'], 60)} could not be measured: {words(reason)}")
-    parity = document.get("parity") or {}
-    if parity.get("same") and number(parity, "max_abs") is not None:
-        notes.append(f"All give the same answers: outputs differ by at most {parity['max_abs']:.3g}.")
     for twin, model in (document.get("exported") or {}).items():
         notes.append(f"{words(twin, 60)} was exported from {words(model, 60)} on the way.")
     return notes + about_machine(document)
