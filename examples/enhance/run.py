@@ -46,9 +46,11 @@ def once(path: Path) -> Comparison:
 
 if __name__ == "__main__":
     MADE.mkdir(exist_ok=True)
-    first, second = (once(weights()) for _ in range(2))
-    for name, result in (("compare", first), ("compare-again", second)):
-        (MADE / f"{name}.json").write_text(json.dumps(result.document(), indent=2))
+    results = []
+    for name in ("compare", "compare-again"):
+        results.append(once(weights()))
+        (MADE / f"{name}.json").write_text(json.dumps(results[-1].document(), indent=2))
+    first, second = results
     save_chart(
         scaling_chart(first.document(), title="Image enhancer: peak memory against image size"), MADE / "scaling.svg"
     )

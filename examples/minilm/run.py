@@ -39,9 +39,11 @@ def once() -> Comparison:
 
 if __name__ == "__main__":
     MADE.mkdir(exist_ok=True)
-    first, second = (once() for _ in range(2))
-    for name, result in (("compare", first), ("compare-again", second)):
-        (MADE / f"{name}.json").write_text(json.dumps(result.document(), indent=2))
+    results = []
+    for name in ("compare", "compare-again"):
+        results.append(once())
+        (MADE / f"{name}.json").write_text(json.dumps(results[-1].document(), indent=2))
+    first, second = results
     save_chart(
         scaling_chart(first.document(), title="MiniLM: peak memory against sentence length"), MADE / "scaling.svg"
     )
