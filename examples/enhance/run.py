@@ -40,24 +40,23 @@ def once(path: Path) -> Comparison:
         shapes={"image": (1, 3, "N", "N")},
         sizes=(128, 256, 512),
         runs=2,
-        repeat=3,
         on_life=Console(stderr=True).print,
     )
 
 
-def winners(result: Comparison) -> dict[str, tuple[str, ...]]:
-    """Who won each row."""
-    return {f"{row.metric} {row.size or ''}".strip(): row.best for row in result.rows}
-
-
 if __name__ == "__main__":
     MADE.mkdir(exist_ok=True)
-    results = [once(weights()) for _ in range(2)]
+    results = []
+    for name in ("compare", "compare-again"):
+        results.append(once(weights()))
+        (MADE / f"{name}.json").write_text(json.dumps(results[-1].document(), indent=2))
+    first, second = results
+    save_chart(
+        scaling_chart(first.document(), title="Image enhancer: peak memory against image size"), MADE / "scaling.svg"
+    )
     console = Console(width=110, highlight=False, markup=False)
-    for number, result in enumerate(results):
-        console.print(compare_text(result), "")
-        (MADE / f"compare-{number + 1}.json").write_text(json.dumps(result.document(), indent=2))
-    save_chart(scaling_chart(results[0], title="Image enhancer: peak memory against image size"), MADE / "scaling.svg")
-    first, second = map(winners, results)
-    changed = [name for name in first if first[name] != second[name]]
-    console.print(f"Other winners the second time: {', '.join(changed) or 'none'}")
+    console.print(compare_text(first), "")
+    changed = first.disagreements(second)
+    console.print(
+        f"Compared again: {len(first.rows) - len(changed)} of {len(first.rows)} rows say the same.", *changed, sep="\n"
+    )

@@ -30,7 +30,12 @@ CONTRAST = """() => {
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    results = [*samples.all_of_them(samples.HOSTILE[0]), samples.plan(500, samples.HOSTILE), samples.measure("planned")]
+    results = [
+        *samples.all_of_them(samples.HOSTILE[0]),
+        samples.plan(500, samples.HOSTILE),
+        samples.measure("planned"),
+        samples.compare("PP-OCRv6_det_small_2026.onnx+tuned"),
+    ]
     save_report(make_report(results, "W" * 200 + samples.HOSTILE[1]), path)
     return path
 

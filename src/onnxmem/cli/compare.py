@@ -47,7 +47,16 @@ def compare(
         Path | None, typer.Option(metavar="FOLDER", help="The same, and keep the ONNX files here.")
     ] = None,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs in each process, after the first.")] = 5,
-    repeat: Annotated[int, typer.Option(metavar="K", min=1, help="Processes for each candidate and size.")] = 3,
+    repeat: Annotated[int, typer.Option(metavar="K", min=1, help="Processes for each candidate and size.")] = 5,
+    repeat_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            min=1,
+            help="At most so many where fewer decide nothing; twice --repeat if it is not given.",
+            show_default=False,
+        ),
+    ] = None,
     threads: options.Threads = None,
     timeout: options.Timeout = 600.0,
     memory_limit: Annotated[
@@ -99,6 +108,7 @@ def compare(
             export=export_to or export,
             runs=runs,
             repeat=repeat,
+            repeat_limit=repeat_limit,
             threads=threads,
             timeout=timeout,
             memory_limit=parse_bytes(memory_limit) if memory_limit is not None else None,
@@ -110,7 +120,7 @@ def compare(
     if output is not None:
         files.write_text(output, jsonlib.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
     if picture is not None and has_figures(result):
-        save_chart(scaling_chart(result), picture)
+        save_chart(scaling_chart(result.document()), picture)
     options.write_html(html, result.document())
     if json:
         print_json(result.document())

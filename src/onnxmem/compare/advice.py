@@ -26,7 +26,7 @@ class Advice:
     """One sentence, and the numbers behind it."""
 
     topic: str
-    """container, workers, candidate, mode, external data, order or batch."""
+    """container, workers, candidate, mode, external data, order, batch, or little: what is not worth it."""
     text: str
     candidate: str
     basis: str
@@ -71,10 +71,12 @@ def advise(
         return ()
     best = min(good, key=lambda result: peaks.get(result.name, math.inf))
     peak = peaks[best.name]
-    changes = [*_candidates(best, peaks), *_loading(best), *_batch(best, fits)]
-    changes += [_tried(best, each) for each in what_ifs if each.saving > _WORTH * peak]
-    changes.sort(key=lambda change: -(change.saving or 0))
-    return (_container(best, peak, headroom), _workers(best, peak), *changes)
+    changes = [*_loading(best), *_batch(best, fits), *(_tried(best, each) for each in what_ifs)]
+    worth = [change for change in changes if (change.saving or 0) > _WORTH * peak]
+    little = [change for change in changes if change not in worth]
+    worth += _candidates(best, peaks)
+    worth.sort(key=lambda change: -(change.saving or 0))
+    return (_container(best, peak, headroom), _workers(best, peak), *worth, *_little(best, little))
 
 
 def container_size(peak: float, headroom: float = HEADROOM) -> int:
@@ -124,11 +126,9 @@ def _loading(best: Result) -> list[Advice]:
     runs = best.at[-1].run_growth
     running = loaded.median + (runs.median if isinstance(runs, Figure) else 0)
     saving = round(loading.median - running)
-    if saving <= _WORTH * peak.median:
-        return []
     text = (
         f"The peak of {best.name} is reached while loading. With its weights in a file beside it (external data), "
-        f"which is mapped and not parsed, up to {format_bytes(saving)} less."
+        f"which is mapped and not parsed, up to {format_bytes(saving)} less (estimated)."
     )
     return [Advice("external data", text, best.name, ESTIMATED, saving)]
 
@@ -143,7 +143,9 @@ def _batch(best: Result, fits: Sequence[Fit]) -> list[Advice]:
     saving = (
         round(fitted(at.size.elements) - fitted(at.size.elements / 2)) if fitted else round(at.run_growth.median / 2)
     )
-    text = f"Half the batch ({shape[0] // 2} rather than {shape[0]}) takes about {format_bytes(saving)} less."
+    text = (
+        f"Half the batch ({shape[0] // 2} rather than {shape[0]}) takes about {format_bytes(saving)} less (estimated)."
+    )
     return [Advice("batch", text, best.name, ESTIMATED, saving)]
 
 
@@ -151,3 +153,13 @@ def _tried(best: Result, what_if: WhatIf) -> Advice:
     how = "measured once" if what_if.basis == MEASURED else "estimated"
     text = f"{what_if.what}: {format_bytes(what_if.saving)} less at the peak ({how})."
     return Advice(what_if.topic, text, best.name, what_if.basis, what_if.saving)
+
+
+def _little(best: Result, changes: Sequence[Advice]) -> list[Advice]:
+    """What was looked at and is not worth a change: otherwise someone tries it."""
+    if not changes:
+        return []
+    savings = {change.topic: max(0, change.saving or 0) for change in changes}
+    listed = ", ".join(f"{topic} {format_bytes(saving)}" for topic, saving in savings.items())
+    text = f"Not worth a change of {best.name}, less than {_WORTH:.0%} of the peak: {listed}."
+    return [Advice("little", text, best.name, ESTIMATED, figures={"savings_bytes": savings})]

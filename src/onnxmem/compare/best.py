@@ -119,7 +119,7 @@ def _measured(
             return document
     if len(candidates) == 1:
         paths = [*paths, *paths]  # a budget needs figures even where there is no choice
-    document = compare(paths, advice=False, **settings).document()
+    document = compare(paths, **{"advice": False, "repeat_limit": settings["repeat"], **settings}).document()
     with suppress(OSError, UsageError):  # a cache that cannot be written only costs time
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(place, json.dumps(document))
@@ -169,6 +169,7 @@ def _load(candidate: Candidate, figures: Mapping[str, Any], why: str) -> Loaded:
 
 
 def _session(candidate: Candidate) -> Any:
+    """The session that was measured: onnxmem's own, which knows modes and packages."""
     from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
 
     return InferenceSession(str(candidate.path), providers=["CPUExecutionProvider"], mode=candidate.mode)

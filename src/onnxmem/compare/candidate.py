@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnxmem.errors import UsageError
+from onnxmem.errors import ModelError, UsageError
 from onnxmem.runtime.modes import MODES, check_mode
 from onnxmem.runtime.torch_model import FACTORY, PROGRAM, SCRIPT, TorchSource
 
@@ -28,6 +28,8 @@ class Candidate:
     """The model's file or folder; None for a factory."""
     mode: str = "stock"
     source: TorchSource | None = None
+    damage: str | None = None
+    """Why its file cannot be read, where that shows before anything is loaded."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -38,10 +40,18 @@ class Candidate:
 
 def parse_candidates(texts: Iterable[str | Path], *, weights: Path | None = None) -> tuple[Candidate, ...]:
     """All candidates, under names that differ."""
-    found = [parse_candidate(str(text), weights=weights) for text in texts]
+    named = [str(text) for text in texts]
+    absent = [text for text in named if _absent(text)]
+    if absent:
+        # A name that is mistyped is found before any work is done, and all of them at once.
+        listed = ", ".join(f"'{_file_of(text)}'" for text in absent)
+        what = "there is no such file" if len(absent) == 1 else "there are no such files"
+        raise UsageError(f"cannot read {listed}: {what}", hint=f"a candidate is {KINDS}")
+    found = [parse_candidate(text, weights=weights) for text in named]
     if weights is not None:
         if not weights.is_file():
-            raise UsageError(f"cannot read '{weights}': there is no such file")
+            what = "it is a folder" if weights.is_dir() else "there is no such file"
+            raise UsageError(f"cannot read '{weights}': {what}")
         if not any(each.source and each.source.form == FACTORY for each in found):
             raise UsageError("--weights is for a module:factory, and there is none")
     shown: list[Candidate] = []
@@ -70,16 +80,28 @@ def parse_candidate(text: str, *, weights: Path | None = None) -> Candidate:
         module, _, factory = text.rpartition(":")
         name = f"{Path(module).name}:{factory}" if module.endswith(".py") else text
         return Candidate(name, "torch", source=TorchSource(FACTORY, text, weights, Path.cwd()))
-    if plus and mode in {known.name for known in MODES}:
-        path = Path(before)
-    raise UsageError(f"cannot read '{path}': there is no such file", hint=f"a candidate is {KINDS}")
+    raise UsageError(f"cannot read '{_file_of(text)}': there is no such file", hint=f"a candidate is {KINDS}")
+
+
+def _absent(text: str) -> bool:
+    return not (Path(text).exists() or Path(_file_of(text)).exists() or _FACTORY.fullmatch(text))
+
+
+def _file_of(text: str) -> str:
+    """Without the mode behind it."""
+    before, plus, mode = text.rpartition("+")
+    named = plus and (Path(before).exists() or mode in {known.name for known in MODES})
+    return before if named and not Path(text).exists() else text
 
 
 def _of_path(path: Path, mode: str, weights: Path | None) -> Candidate:
     name = path.name if mode == "stock" else f"{path.name}+{mode}"
     if path.is_dir():
         return Candidate(name, "onnx", path, _package_mode(path) if mode == "stock" else mode)
-    form = _torch_form(path)
+    try:
+        form = _torch_form(path)
+    except ModelError as error:
+        return Candidate(name, "torch", path, damage=str(error))
     if form is None:
         return Candidate(name, "onnx", path, mode)
     if mode != "stock":
@@ -103,10 +125,13 @@ def _torch_form(path: Path) -> str | None:
         raise _weights_alone(path)
     if not zipfile.is_zipfile(path):
         if path.suffix in (".pt", ".pth", ".pt2"):
-            raise UsageError(f"'{path}' is no archive that PyTorch wrote, or it is truncated")
+            raise ModelError(f"'{path}' is no archive that PyTorch wrote, or it is truncated")
         return None
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ModelError(f"'{path}' is an archive that cannot be read: {error}") from error
     if any(name.endswith(("models/model.json", "serialized_exported_program.json")) for name in names):
         return PROGRAM
     if any("/code/" in name for name in names):

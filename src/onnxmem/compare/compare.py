@@ -13,10 +13,10 @@ from onnxmem.compare.comparison import Comparison, peak_of
 from onnxmem.compare.export import export_twin, twin_path
 from onnxmem.compare.figure import Figure
 from onnxmem.compare.fits import Fit, fit
-from onnxmem.compare.lives import Conditions, Lives, OnLife, live, prepare
+from onnxmem.compare.lives import Conditions, Lives, OnLife, live, live_on, prepare
 from onnxmem.compare.parity import TOLERANCE, Parity, judge_parity, read_outputs
 from onnxmem.compare.result import Result, result_of
-from onnxmem.compare.rows import make_rows
+from onnxmem.compare.rows import make_rows, undecided_sizes
 from onnxmem.compare.sizes import Asked, OpenShape, Size, make_sizes
 from onnxmem.compare.what_if import try_mode, try_order
 from onnxmem.errors import OnnxmemError, UsageError
@@ -37,7 +37,8 @@ def compare(
     weights: Path | str | None = None,
     export: bool | Path | str = False,
     runs: int = 5,
-    repeat: int = 3,
+    repeat: int = 5,
+    repeat_limit: int | None = None,
     threads: int | None = None,
     timeout: float = 600.0,
     memory_limit: int | None = None,
@@ -48,11 +49,16 @@ def compare(
 ) -> Comparison:
     """Compare: `compare(["a.onnx", "net:make"], weights="a.pth", shapes={"x": (1, 3, "N", "N")}, sizes=(256, 512))`.
 
-    Each life is a fresh process, and candidates take turns. `export` makes the ONNX twin of each PyTorch candidate,
-    for this comparison or, if it is a folder, to keep. A candidate that fails is a result: look at `failure`.
+    Each life is a fresh process, and candidates take turns, `repeat` times. Rows that this does not decide are measured
+    again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). `export` makes
+    the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that
+    fails is a result: look at `failure`.
     """
     if repeat < 1 or runs < 1:
         raise UsageError(f"repeat and runs must be at least 1; they are {repeat} and {runs}")
+    limit = 2 * repeat if repeat_limit is None else repeat_limit
+    if limit < repeat:
+        raise UsageError(f"the limit of {limit} repetitions is below the {repeat} that are asked for")
     chosen = parse_candidates(candidates, weights=None if weights is None else Path(weights))
     asked = Asked(
         {name: _several(shape) for name, shape in (shapes or {}).items()},
@@ -65,25 +71,32 @@ def compare(
     )
     if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
         raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
-    given = Conditions(runs, repeat, threads, timeout, memory_limit)
+    given = Conditions(runs, repeat, limit, threads, timeout, memory_limit)
     say = on_life or (lambda _text: None)
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
         folder = Path(temporary)
         everyone = prepare(chosen)
-        lead = next((lives.signature for lives in everyone if lives.signature), None)
-        made = make_sizes(asked, lead)
+        made = _sizes(everyone, asked)
         twins = _twins(everyone, made, folder if export is True else Path(export), say) if export else {}
         live(everyone, made, given, folder, say)
         results = tuple(result_of(lives, made) for lives in everyone)
         parity = _parity(everyone, results, tolerance)
-        what_ifs = _what_ifs(everyone, results, parity, made[-1], given, folder, say) if advice else []
+        rows = make_rows(results, made, parity)
+        done = repeat
+        # Looked at after twice as many rounds, not after each: the more often one looks, the more often chance decides.
+        while done < limit and (open_ := undecided_sizes(rows, made)):
+            before, done = done, min(2 * done, limit)
+            live_on(everyone, open_, given, folder, say, range(before, done))
+            results = tuple(result_of(lives, made) for lives in everyone)
+            rows = make_rows(results, made, parity)
+        what_ifs = _what_ifs(everyone, results, parity, made, given, folder, say) if advice else []
     fits = _fits(results)
     versions = (trial.onnxruntime for lives in everyone for trials in lives.trials.values() for trial in trials)
     return Comparison(
         results,
         made,
         parity,
-        make_rows(results, made, parity),
+        rows,
         fits,
         advise(results, parity, fits, what_ifs, headroom=headroom),
         given,
@@ -97,6 +110,18 @@ def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
     if any(isinstance(dim, tuple | list) for dim in shape):
         return [tuple(each) for each in shape]  # type: ignore[arg-type]
     return [tuple(shape)]  # type: ignore[arg-type]
+
+
+def _sizes(everyone: Sequence[Lives], asked: Asked) -> tuple[Size, ...]:
+    """The sizes, by what an ONNX candidate says about its inputs; none where nobody is left to be fed."""
+    if all(lives.failure for lives in everyone):
+        return ()
+    try:
+        return make_sizes(asked, next((lives.signature for lives in everyone if lives.signature), None))
+    except UsageError as error:
+        # The one that cannot be read may be the one that would have said it.
+        lost = "".join(f"; {lives.failure}" for lives in everyone if lives.failure)
+        raise UsageError(f"{error}{lost}", hint=error.hint) from error
 
 
 def _exportable(candidate: Candidate) -> bool:
@@ -138,7 +163,7 @@ def _what_ifs(
     everyone: Sequence[Lives],
     results: Sequence[Result],
     parity: Parity,
-    size: Size,
+    sizes: Sequence[Size],
     given: Conditions,
     folder: Path,
     say: OnLife,
@@ -150,7 +175,7 @@ def _what_ifs(
     if lives.candidate.kind != "onnx":
         return []
     say(f"trying changes to {result.name}")
-    return [*try_mode(lives, result, size, given, folder), *try_order(lives, size)]
+    return [*try_mode(lives, result, sizes[-1], given, folder), *try_order(lives, sizes[-1])]
 
 
 def _fits(results: Sequence[Result]) -> tuple[Fit, ...]:

@@ -57,6 +57,15 @@ class Comparison:
         largest = self.sizes[-1]
         return [(f"{factor:g} × n({largest.label})", round(largest.elements * factor)) for factor in BEYOND]
 
+    def disagreements(self, again: Comparison) -> list[str]:
+        """Did a second comparison say the same? The rows of which it did not, with both verdicts."""
+        found = []
+        for first, second in zip(self.rows, again.rows, strict=True):
+            before, after = first.winner or first.decision.verdict, second.winner or second.decision.verdict
+            if before != after:
+                found.append(f"{first.label}: {before}, then {after}")
+        return found
+
     def document(self) -> dict[str, Any]:
         """`onnxmem.compare/1`: bytes as integers, seconds as floats, null with a reason where nothing is known."""
         return {

@@ -24,7 +24,9 @@ class Conditions:
     """What is the same for all candidates."""
 
     runs: int = 5
-    repeat: int = 3
+    repeat: int = 5
+    repeat_limit: int = 10
+    """So many processes for each candidate and size where fewer do not decide a row."""
     threads: int | None = None
     timeout: float = 600.0
     memory_limit: int | None = None
@@ -55,7 +57,7 @@ def prepare(candidates: Sequence[Candidate]) -> list[Lives]:
     """Look into each candidate's file. One that cannot be read has failed, and the others go on."""
     found = []
     for candidate in candidates:
-        lives = Lives(candidate)
+        lives = Lives(candidate, failure=candidate.damage)
         if candidate.kind == "onnx" and candidate.path is not None:
             try:
                 lives.signature = read_signature(candidate.path)
@@ -68,18 +70,41 @@ def prepare(candidates: Sequence[Candidate]) -> list[Lives]:
 def live(all_lives: Sequence[Lives], sizes: Sequence[Size], given: Conditions, folder: Path, say: OnLife) -> None:
     """Run them all: repetition by repetition, size by size, candidate by candidate."""
     for repetition in range(given.repeat):
-        # Whoever runs first in a round finds the machine as the round before left it: it is not always the same one.
-        turn = repetition % max(len(all_lives), 1)
-        order = [*all_lives[turn:], *all_lives[:turn]]
-        for size in sizes:
-            for lives in order:
-                if lives.failure is None and size.label not in lives.failures:
-                    say(f"{lives.candidate.name} at {size.label}, {repetition + 1} of {given.repeat}")
-                    _live_once(lives, size, given, folder, save=repetition == 0)
+        count = f"{repetition + 1} of {given.repeat}"
+        order = _round(all_lives, sizes, given, folder, say, repetition, count)
         for lives in order if len(sizes) > 1 else ():
             if lives.failure is None and not lives.failures:
-                say(f"{lives.candidate.name}, all sizes in one process, {repetition + 1} of {given.repeat}")
+                say(f"{lives.candidate.name}, all sizes in one process, {count}")
                 _live_series(lives, sizes, given, folder)
+
+
+def live_on(
+    all_lives: Sequence[Lives], sizes: Sequence[Size], given: Conditions, folder: Path, say: OnLife, rounds: range
+) -> None:
+    """Further rounds, at the sizes where the ones before did not decide."""
+    for repetition in rounds:
+        count = f"{repetition + 1} of at most {given.repeat_limit}, not decided yet"
+        _round(all_lives, sizes, given, folder, say, repetition, count)
+
+
+def _round(
+    all_lives: Sequence[Lives],
+    sizes: Sequence[Size],
+    given: Conditions,
+    folder: Path,
+    say: OnLife,
+    repetition: int,
+    count: str,
+) -> list[Lives]:
+    # Whoever runs first in a round finds the machine as the round before left it: it is not always the same one.
+    turn = repetition % max(len(all_lives), 1)
+    order = [*all_lives[turn:], *all_lives[:turn]]
+    for size in sizes:
+        for lives in order:
+            if lives.failure is None and size.label not in lives.failures:
+                say(f"{lives.candidate.name} at {size.label}, {count}")
+                _live_once(lives, size, given, folder, save=repetition == 0)
+    return order
 
 
 def _live_once(lives: Lives, size: Size, given: Conditions, folder: Path, *, save: bool) -> None:

@@ -235,9 +235,8 @@ def _file_bytes(lives: Lives) -> int | Unknown:
 
 def _breakdown(lives: Lives, sizes: Sequence[Size]) -> tuple[Part, ...]:
     """How the peak came about in one process that ran all sizes: the life with the median peak."""
-    trials = (
-        lives.series or lives.trials.get(sizes[0].label, []) if len(sizes) > 1 else lives.trials.get(sizes[0].label, [])
-    )
+    alone = lives.trials.get(sizes[0].label, []) if sizes else []
+    trials = lives.series or alone if len(sizes) > 1 else alone
     known = [(peak, number) for number, trial in enumerate(trials) if isinstance(peak := highest(trial), int)]
     if not known:
         return ()

@@ -1,11 +1,13 @@
-"""Who wins what, and by how much? One row for each figure; nobody wins within the noise."""
+"""Who wins what, and by how much? One row for each figure; nobody wins what the samples do not decide."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onnxmem.compare.decide import UNDECIDED, WINNER, Decision, Interval, decide
 from onnxmem.compare.figure import Figure, Known, plain, spread
 from onnxmem.compare.parity import Parity
 from onnxmem.compare.result import AtSize, Result
@@ -13,16 +15,12 @@ from onnxmem.compare.sizes import Size
 from onnxmem.unknown import Unknown
 
 BYTES, SECONDS, TIMES = "bytes", "seconds", "times"
-# Below this no difference is worth a name, however well the samples of one afternoon are told apart: threads take
-# memory at other moments the next time, and a few processes do not show how far that goes.
+# Below this no difference is worth a name, however well the samples tell two apart.
 MARGIN = 0.10
 # The size of a file is not measured: it is known.
 _EXACT = "file size"
 # The kernel counts pages in batches, and a millisecond is a turn of the scheduler.
 LEAST = {BYTES: 2**20, SECONDS: 0.001, TIMES: 0.0}
-# Three samples of each of two equals do not overlap one time in ten, and there are twenty rows; with five it is one
-# time in a hundred. So few do not show how far they can spread.
-_FEW = 5
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,17 @@ class Row:
     unit: str
     size: str | None
     values: Mapping[str, Known]
-    best: tuple[str, ...]
-    """The best, and those within the noise of it. Empty if nothing may win."""
-    ratio: float | None
-    """How many times the best of the others takes."""
+    decision: Decision
+
+    @property
+    def label(self) -> str:
+        """What it is about."""
+        return self.metric if self.size is None else f"{self.metric} at {self.size}"
 
     @property
     def winner(self) -> str | None:
-        """The only best; None if there are several, or none."""
-        return self.best[0] if len(self.best) == 1 else None
+        """The one that takes least; None if several take the same, or nothing is decided."""
+        return self.decision.best[0] if self.decision.verdict == WINNER else None
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -51,9 +51,11 @@ class Row:
             "size": self.size,
             "values": {name: plain(value) for name, value in self.values.items()},
             "spread": {name: spread(value) for name, value in self.values.items()},
+            "verdict": self.decision.verdict,
             "winner": self.winner,
-            "tied": list(self.best) if len(self.best) > 1 else [],
-            "ratio": self.ratio,
+            "tied": list(self.decision.best) if self.winner is None else [],
+            "ratio": self.decision.ratio,
+            "intervals": {name: _known(ends) for name, ends in self.decision.intervals.items()},
         }
 
 
@@ -65,8 +67,8 @@ def make_rows(results: Sequence[Result], sizes: Sequence[Size], parity: Parity) 
         fair = [result.name for result in results if result.failure is None and parity.agrees(result.name)]
         allowed = {name: value for name in fair if isinstance(value := values[name], Figure)}
         exact = metric == _EXACT
-        best, ratio = decide(allowed, 0.02 if exact else MARGIN, 0.0 if exact else LEAST[unit])
-        return Row(metric, unit, size, values, best, ratio)
+        decision = decide(allowed, 0.02 if exact else MARGIN, 0.0 if exact else LEAST[unit], exact=exact)
+        return Row(metric, unit, size, values, decision)
 
     def each(metric: str, unit: str, of: Callable[[AtSize], Known]) -> list[Row]:
         def at(place: int) -> Callable[[Result], Known]:
@@ -101,22 +103,12 @@ def _per_file(result: Result) -> Known:
     return Figure(tuple(sample / size for sample in result.load_growth.samples))
 
 
-def decide(values: Mapping[str, Figure], margin: float, least: float = 0.0) -> tuple[tuple[str, ...], float | None]:
-    """The best with those within the noise of it, and how many times the next takes.
-
-    Two are told apart if not even their extreme samples overlap, widened where there are few, and if their medians
-    differ by more than the margin (a part of the better) and by more than the least amount that means anything.
-    """
-    if len(values) < 2:
-        return (), None
-    order = sorted(values, key=lambda name: values[name].median)
-    first = values[order[0]]
-    tied = [name for name in order if not _apart(first, values[name], max(margin * first.median, least))]
-    others = [values[name].median for name in order if name not in tied]
-    ratio = others[0] / first.median if others and first.median > 0 else None
-    return tuple(tied), ratio
+def undecided_sizes(rows: Sequence[Row], sizes: Sequence[Size]) -> list[Size]:
+    """Where more samples would help. What does not depend on the size is measured at the smallest."""
+    wanted = {row.size or sizes[0].label for row in rows if row.decision.verdict == UNDECIDED}
+    return [size for size in sizes if size.label in wanted]
 
 
-def _apart(better: Figure, worse: Figure, margin: float) -> bool:
-    slack = sum((f.high - f.low) / 2 for f in (better, worse) if len(f.samples) < _FEW)
-    return worse.low - better.high > slack and worse.median - better.median > margin
+def _known(ends: Interval) -> list[float] | None:
+    """As JSON, which has no infinity: one sample has no interval."""
+    return list(ends) if math.isfinite(ends[1]) else None

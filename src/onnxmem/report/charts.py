@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 DRAWINGS = {
     "memory map": "memory_map:placement_map",
     "side by side": "bars:side_by_side",
-    "sizes": "bars:by_size",
+    "sizes": "scaling:scaling_chart",
     "strategies": "bars:strategies",
     "timeline": "timeline:timeline_chart",
     "waterfall": "waterfall:waterfall_chart",

@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxmem.compare.comparison import Comparison
+from onnxmem.compare.decide import SAME, WINNER
 from onnxmem.compare.figure import Figure, Known
-from onnxmem.compare.fits import Fit
 from onnxmem.compare.rows import BYTES, SECONDS, Row
 from onnxmem.report.layout import printable
+from onnxmem.report.scaling import error_text, fit_text
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 
@@ -83,14 +84,9 @@ def _tables(comparison: Comparison, names: dict[str, str]) -> list[RenderableTyp
         table.add_column("ratio", justify="right", no_wrap=True)
         for row in comparison.rows:
             values = [value_text(row.values[name], row.unit) for name in columns]
-            table.add_row(label(row), *values, winner_text(row, names), ratio_text(row))
+            table.add_row(row.label, *values, winner_text(row, names), ratio_text(row))
         parts += [*([""] if parts else []), table]
     return parts
-
-
-def label(row: Row) -> str:
-    """What a row is about."""
-    return row.metric if row.size is None else f"{row.metric} at {row.size}"
 
 
 def value_text(value: Known, unit: str) -> str:
@@ -104,14 +100,20 @@ def value_text(value: Known, unit: str) -> str:
 
 def winner_text(row: Row, names: Mapping[str, str]) -> str:
     """Who wins, or why nobody does."""
-    if len(row.best) > 1 and row.ratio is None:
-        return "no winner"
-    return " = ".join(names.get(name, name) for name in row.best) or "–"
+    best = [names.get(name, name) for name in row.decision.best]
+    if row.decision.verdict == WINNER:
+        return best[0]
+    # The same, but less than others; or so it may be.
+    some = len(best) < sum(isinstance(value, Figure) for value in row.values.values())
+    if row.decision.verdict == SAME:
+        return " = ".join(best) if some else "same"
+    return "–" if not best else f"undecided: {', '.join(best)}" if some else "undecided"
 
 
 def ratio_text(row: Row) -> str:
     """How many times the next takes."""
-    return "" if row.ratio is None else f"{row.ratio:.3g}×" if row.ratio < 100 else f"{row.ratio:.0f}×"
+    ratio = row.decision.ratio
+    return "" if ratio is None else f"{ratio:.3g}×" if ratio < 100 else f"{ratio:.0f}×"
 
 
 def _number(number: float, unit: str) -> str:
@@ -133,8 +135,7 @@ def _breakdown(comparison: Comparison, names: dict[str, str]) -> list[Renderable
     shown = [result for result in comparison.results if result.breakdown]
     if not shown:
         return []
-    table = Table(box=None, pad_edge=False, header_style="dim", title="How the peak RSS comes about, in one process")
-    table.title_justify, table.title_style = "left", "bold"
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("each raises it by", no_wrap=True)
     for result in shown:
         table.add_column(names[result.name], justify="right", no_wrap=True)
@@ -144,14 +145,14 @@ def _breakdown(comparison: Comparison, names: dict[str, str]) -> list[Renderable
         sign = "= " if name == "peak" else "" if name == "initial" else "+ "
         cells = [format_bytes(parts[name]) if name in parts else "" for parts in by_name]
         table.add_row(f"{sign}{name}", *cells, style="bold" if name == "peak" else None)
-    return ["", table]
+    # Not the table's own title, which would wrap at its width.
+    return ["", Text("How the peak RSS comes about, in one process", style="bold"), table]
 
 
 def _fits(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]:
     if not comparison.fits:
         return []
-    table = Table(box=None, pad_edge=False, header_style="dim", title="Peak RSS as a function of the input")
-    table.title_justify, table.title_style = "left", "bold"
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     table.add_column("n = input elements", no_wrap=True)
     table.add_column("error", justify="right", no_wrap=True)
@@ -160,32 +161,21 @@ def _fits(comparison: Comparison, names: dict[str, str]) -> list[RenderableType]
         table.add_column(f"{name}*", justify="right", no_wrap=True)
     for fit in comparison.fits:
         predicted = [format_bytes(fit(elements)) for _, elements in beyond]
-        table.add_row(names[fit.candidate], fit_text(fit), error_text(fit), *predicted)
-    return ["", table, Text("* extrapolated: nothing so large was measured", style="yellow")]
-
-
-def fit_text(fit: Fit) -> str:
-    """The formula, as people write it."""
-    parts = [format_bytes(fit.constant)]
-    if fit.linear:
-        parts.append(f"{format_bytes(fit.linear) if fit.linear >= 1024 else f'{fit.linear:.3g} B'} · n")
-    if fit.quadratic:
-        parts.append(f"{fit.quadratic:.3g} B · n²")
-    return " + ".join(parts)
-
-
-def error_text(fit: Fit) -> str:
-    """The error at points the fit did not see; without such points it cannot be told."""
-    return "?" if fit.left_out is None else f"{fit.left_out:.1%}"
+        document = fit.document()
+        table.add_row(names[fit.candidate], fit_text(document), error_text(document), *predicted)
+    title = Text("Peak RSS as a function of the input", style="bold")
+    return ["", title, table, Text("* extrapolated: nothing so large was measured", style="yellow")]
 
 
 def _circumstances(comparison: Comparison) -> list[RenderableType]:
     given, where = comparison.conditions, comparison.environment
     frameworks = ", ".join(dict.fromkeys(r.framework for r in comparison.results if r.framework))
+    if not has_figures(comparison):
+        return [Text(f"Python {where.python}, {where.cpu} ({where.cores} cores)", style="dim")]
     lines: list[RenderableType] = [
         Text(
-            f"Medians of {given.repeat} fresh processes per size, in turns, 1 + {given.runs} runs in each. ± is half "
-            f"the spread. Memory is RSS.",
+            f"Medians of {_rounds(comparison)} fresh processes per size, in turns, 1 + {given.runs} runs in each. "
+            f"± is half the spread. Memory is RSS.",
             style="dim",
         ),
         Text(
@@ -193,13 +183,19 @@ def _circumstances(comparison: Comparison) -> list[RenderableType]:
             style="dim",
         ),
     ]
-    if given.repeat < 3:
-        lines.append(Text("With fewer than 3 repetitions the noise is hardly known: see --repeat", style="yellow"))
+    if given.repeat_limit < 3:
+        lines.append(Text("With fewer than 3 repetitions hardly anything is decided: see --repeat", style="yellow"))
     assumed = {name: n for size in comparison.sizes[:1] for name, n in size.assumed.items()}
     if assumed:
         said = ", ".join(f"{printable(name)}={number}" for name, number in assumed.items())
         lines.append(Text(f"assumed {said}; set with --dim or --shape", style="yellow"))
     return lines
+
+
+def _rounds(comparison: Comparison) -> str:
+    peaks = [at.peak for result in comparison.results for at in result.at]
+    counts = sorted({len(peak.samples) for peak in peaks if isinstance(peak, Figure)})
+    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
 
 
 def has_figures(comparison: Comparison) -> bool:

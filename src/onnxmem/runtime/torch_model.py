@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import pickle
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,9 +114,14 @@ def read_weights(path: Path) -> Mapping[str, Any]:
             from safetensors.torch import load_file  # noqa: PLC0415
         except ImportError as error:
             raise missing_extra("safetensors", "torch") from error
-        loaded: Any = load_file(path)
+        try:
+            loaded: Any = load_file(path)
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:  # safetensors has an error of its own, which is no subclass of anything
+            raise ModelError(f"'{path.name}' is not a safetensors file, or it is truncated") from error
     else:
-        loaded = import_torch().load(path, map_location="cpu", weights_only=True)
+        loaded = _unpickled(path)
         # Training scripts often put the weights beside the optimizer's state.
         for key in _STATE_KEYS:
             if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
@@ -122,6 +129,20 @@ def read_weights(path: Path) -> Mapping[str, Any]:
     if not isinstance(loaded, Mapping):
         raise ModelError(f"'{path.name}' holds a {type(loaded).__name__}, not weights by name")
     return loaded
+
+
+def _unpickled(path: Path) -> Any:
+    """PyTorch's own message is a page about how to execute the file after all: that is not offered here."""
+    try:
+        return import_torch().load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "PytorchStreamReader" not in str(error):
+            raise  # too little memory, most of the time
+        code = re.search(r"(?:GLOBAL|global) ([\w.]+)", str(error))
+        if code:
+            why = f"it wants to call {code[1]}, and nothing in a file of weights is executed"
+            raise ModelError(f"'{path.name}' holds more than weights: {why}; save model.state_dict()") from error
+        raise ModelError(f"'{path.name}' is no file of weights that PyTorch wrote, or it is truncated") from error
 
 
 def _put(model: Any, weights: Mapping[str, Any], name: str) -> None:
@@ -134,6 +155,9 @@ def _put(model: Any, weights: Mapping[str, Any], name: str) -> None:
         ]
         raise ModelError(f"the weights in '{name}' are not this model's: {' and '.join(parts)}")
     for key, value in wanted.items():
+        if not hasattr(weights[key], "shape"):
+            found = type(weights[key]).__name__
+            raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is a {found}")
         if weights[key].shape != value.shape:
             shapes = f"{list(weights[key].shape)}, and the model has {list(value.shape)}"
             raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is {shapes}")

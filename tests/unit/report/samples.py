@@ -114,7 +114,8 @@ def compare(name: str = "model.onnx", same: bool = True) -> dict[str, Any]:
     """Two candidates that ran, and one that did not."""
 
     def candidate(title: str, total: int) -> dict[str, Any]:
-        points = [{"size": str(n), "shape": [1, 3, n, n], "peak_rss_bytes": total + n * n, "latency_seconds": 0.01}
+        points = [{"size": str(n), "shape": [1, 3, n, n], "elements": 3 * n * n, "peak_rss_bytes": total + n * n,
+                   "latency_seconds": 0.01, "spread": {"peak_rss_bytes": [total, total + 2 * n * n]}}
                   for n in (256, 512)]  # fmt: skip
         return {"name": title, "file_bytes": MIB, "load_seconds": 0.3, "load_growth_bytes": 2 * MIB,
                 "total_rss_bytes": total, "inputs": points, "failure": None,
@@ -128,7 +129,11 @@ def compare(name: str = "model.onnx", same: bool = True) -> dict[str, Any]:
         "rows": [{"metric": "total memory", "unit": "bytes", "size": None, "winner": name, "tied": [], "ratio": 2.5,
                   "values": {name: 80 * MIB, "factory:net": 200 * MIB, "lost": None}},
                  {"metric": "latency", "unit": "seconds", "size": "256", "winner": None, "ratio": None,
-                  "tied": [name, "factory:net"], "values": {name: 0.01, "factory:net": 0.01}}],
+                  "verdict": "same", "tied": [name, "factory:net"], "values": {name: 0.01, "factory:net": 0.01}}],
+        "fits": [{"candidate": name, "form": "constant + linear", "constant_bytes": 80.0 * MIB, "linear_bytes": 0.333,
+                  "quadratic_bytes": 0.0, "range": [196608, 786432], "left_out_relative_error": None,
+                  "max_relative_error": 0.01, "predictions": [{"size": f"2 × n({name})", "elements": 1572864,
+                  "bytes": 81 * MIB, "extrapolated": True}]}],
         "advice": [{"text": f"Take {name}."}], "environment": ENVIRONMENT,
     }  # fmt: skip
 

@@ -13,12 +13,15 @@ import pytest
 
 from onnxmem.errors import UsageError
 from onnxmem.report.build import make_report, read_report
+from onnxmem.report.charts import specification
 from onnxmem.report.render_html import render_html
 from onnxmem.report.render_json import render_json
 from onnxmem.report.render_markdown import render_markdown
 from onnxmem.report.render_text import render_text
 from onnxmem.report.report import Report
 from onnxmem.report.save import save_report
+from onnxmem.report.scaling import scaling_chart
+from onnxmem.report.sections import section
 from onnxmem.report.svg import NotADrawing, embeddable
 from onnxmem.zoo import build
 from tests.unit.report import samples
@@ -74,6 +77,20 @@ def test_every_number_in_the_page_is_in_the_json(report: Report, page: Page) -> 
     known = numbers(json.loads(render_json(report)))
     assert len(page.numbers) > 100
     assert not [number for number in page.numbers if number not in known]
+
+
+def test_a_comparison_has_the_scaling_curve_of_its_picture(page: Page) -> None:
+    document = samples.compare()
+    drawn = scaling_chart(document).to_dict()
+    (chart,) = section(document).charts
+    assert specification(chart) == {key: value for key, value in drawn.items() if key != "title"}
+    kinds = [layer["mark"]["type"] for layer in drawn["layer"]]
+    assert kinds == ["line", "line", "rule", "point"]
+    fitted, beyond = (drawn["datasets"][layer["data"]["name"]] for layer in drawn["layer"][:2])
+    assert fitted[-1]["x"] == beyond[0]["x"] == 786432 and beyond[-1]["x"] == 1572864
+    assert "extrapolated" in chart.title and "error unknown" in chart.alt and "extrapolated" in page.text
+    alone = {**document, "candidates": [{**each, "inputs": each["inputs"][:1]} for each in document["candidates"]]}
+    assert specification(section(alone).charts[0])["layer"][0]["mark"]["type"] == "bar"
 
 
 def test_the_page_is_accessible(page: Page) -> None:

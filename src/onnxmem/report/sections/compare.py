@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnxmem.report.cells import UNKNOWN, Document, known, name, number, percent, seconds, shape, size, times, words
-from onnxmem.report.report import Cell, Chart, Fact, Section, Table
+from onnxmem.report.report import NOT_KNOWN, Cell, Chart, Fact, Section, Table
+from onnxmem.report.scaling import is_curve, summary
 from onnxmem.report.sections.common import about_machine, few
+from onnxmem.units import format_bytes
 
 _PLAIN = ("Candidates", "By input")
 
@@ -20,7 +22,7 @@ def section(document: Document) -> Section:
     shown = [table for table in tables if table.rows and not (document.get("rows") and table.title in _PLAIN)]
     return Section(
         "Comparison of " + _listed([words(each["name"], 60) for each in candidates]),
-        mismatch or _summary(candidates),
+        mismatch or _agreed(document.get("parity") or {}) + _summary(candidates),
         story=tuple(_advice(document)),
         facts=_facts(candidates),
         charts=_charts(document),
@@ -46,6 +48,13 @@ def _mismatch(parity: Document) -> str:
     worst = number(parity, "max_abs")
     by = "" if worst is None else f" (outputs differ by up to {worst:.3g})"
     return f"The candidates do not give the same answers{by}: do not choose by the figures below."
+
+
+def _agreed(parity: Document) -> str:
+    """That they do, and how nearly: said before anything else is."""
+    if not parity.get("same") or number(parity, "max_abs") is None:
+        return ""
+    return f"The answers are the same (they differ by at most {parity['max_abs']:.3g}). "
 
 
 def _summary(candidates: list[Document]) -> str:
@@ -76,7 +85,11 @@ def _charts(document: Document) -> tuple[Chart, ...]:
     if not points:
         return ()
     listed = ", ".join(f"{words(c['name'], 40)} at {_shape(p)} {known(p, 'peak_rss_bytes')}" for c, p in points)
-    return (Chart("sizes", "Peak RSS by input size", f"Grouped bars of peak RSS: {listed}.", document),)
+    if not is_curve(document):
+        return (Chart("sizes", "Peak RSS", f"Bars of peak RSS: {listed}.", document),)
+    about = f"Measured points of peak RSS: {listed}. Lines through them: {'; '.join(summary(document))}."
+    title = "Peak RSS against input size: points measured, lines fitted, dashed extrapolated"
+    return (Chart("sizes", title, about, document),)
 
 
 def _candidates(candidates: list[Document]) -> Table:
@@ -116,9 +129,8 @@ def _rows(document: Document) -> Table:
     for row in document.get("rows") or ():
         metric = words(row["metric"], 60) + (f", {words(row['size'], 40)}" if row.get("size") else "")
         show = {"bytes": size, "seconds": seconds}.get(row.get("unit", ""), times)
-        winner = (
-            words(row["winner"], 60) if row.get("winner") else "none: within the noise" if row.get("tied") else "none"
-        )
+        verdict = row.get("verdict") or ("within the noise" if row.get("tied") else "none")
+        winner = words(row["winner"], 60) if row.get("winner") else words(verdict, 40)
         cells = (show(row.get("values") or {}, candidate) for candidate in names)
         ratio = times(row, "ratio") if number(row, "ratio") is not None else Cell("–")
         rows.append((Cell(metric), *cells, Cell(winner), ratio))
@@ -136,18 +148,29 @@ def _breakdowns(candidates: list[Document]) -> Table:
 
 
 def _fits(document: Document) -> Table:
-    rows = tuple(
-        (
-            name(fit["candidate"]),
-            Cell(words(prediction["size"], 40)),
-            size(prediction, "bytes"),
-            Cell("extrapolated" if prediction.get("extrapolated") else "within what was measured"),
-            percent(fit, "max_relative_error"),
-        )
-        for fit in document.get("fits") or ()
-        for prediction in fit.get("predictions") or ()
+    """Peak RSS as a function of the input elements n; what the fit says beyond the measured sizes is marked."""
+    fits = document.get("fits") or ()
+    beyond = list(dict.fromkeys(each["size"] for fit in fits for each in fit.get("predictions") or ()))
+    powers = {"linear_bytes": "+ n ×", "quadratic_bytes": "+ n² ×"}
+    powers = {key: head for key, head in powers.items() if any(number(fit, key) for fit in fits)}
+    rows = []
+    for fit in fits:
+        predicted = {each["size"]: each for each in fit.get("predictions") or ()}
+        cells = (size(predicted[label], "bytes") if label in predicted else NOT_KNOWN for label in beyond)
+        terms = (_per_element(fit, key) for key in powers)
+        error = percent({**fit, "unknown": {"left_out_relative_error": "too few sizes"}}, "left_out_relative_error")
+        rows.append((name(fit["candidate"]), size(fit, "constant_bytes"), *terms, error, *cells))
+    marked = (f"at {words(each, 40)}, extrapolated" for each in beyond)
+    columns = ("candidate", "constant", *powers.values(), "error", *marked)
+    return Table("Peak RSS as a function of n, the elements in the inputs", columns, tuple(rows))
+
+
+def _per_element(fit: Document, key: str) -> Cell:
+    """Bytes that one more element takes: often less than one."""
+    value = number(fit, key)
+    return (
+        NOT_KNOWN if value is None else Cell(format_bytes(value) if value >= 1024 else f"{value:.3g} B", value, "bytes")
     )
-    return Table("Other sizes, by fit", ("candidate", "input", "peak RSS", "how", "error of the fit"), rows)
 
 
 def _advice(document: Document) -> list[str]:
@@ -161,9 +184,6 @@ def _notes(document: Document) -> list[str]:
         reason = each.get("failure") or next((p["failure"] for p in each.get("inputs") or () if p.get("failure")), None)
         if reason:
             notes.append(f"{words(each['name'], 60)} could not be measured: {words(reason)}")
-    parity = document.get("parity") or {}
-    if parity.get("same") and number(parity, "max_abs") is not None:
-        notes.append(f"All give the same answers: outputs differ by at most {parity['max_abs']:.3g}.")
     for twin, model in (document.get("exported") or {}).items():
         notes.append(f"{words(twin, 60)} was exported from {words(model, 60)} on the way.")
     return notes + about_machine(document)
