@@ -72,7 +72,7 @@ def share(
         folder = Path(temporary)
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
-        lab = _Lab(forms, saved, scenario, say)
+        lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, saved, scenario, say)
         colds = {mode.name: lab.cold(mode) if cold else _NOT_ASKED for mode in chosen}
         groups = [Group(mode.name, count, (), colds[mode.name]) for count in counts for mode in chosen]
         for number in range(iterations):
@@ -114,6 +114,11 @@ def _modes(source: Path, names: Sequence[str] | None) -> tuple[Mode, ...]:
     return found
 
 
+def _form(mode: Mode, source: Path) -> str:
+    """What a mode reads; planned runs come on top of whatever a package is."""
+    return open_package(source).mode.form if mode.name == "planned" and is_package(source) else mode.form
+
+
 def _prepare(
     source: Path, signature: Signature, modes: Sequence[Mode], folder: Path, say: OnStage
 ) -> dict[str, _Files]:
@@ -121,7 +126,7 @@ def _prepare(
     forms = {}
     package = open_package(source) if is_package(source) else None
     original = Path(package.manifest.source_path) if package else source
-    for form in dict.fromkeys(mode.form for mode in modes):
+    for form in dict.fromkeys(_form(mode, source) for mode in modes):
         if package and form in (package.mode.form, "external"):
             forms[form] = _Files(source, package.files, {})
         elif form == "any" or (form == "ort" and source.suffix == ".ort"):
@@ -142,14 +147,14 @@ class _Lab:
     """What is measured, one question each."""
 
     def __init__(
-        self, forms: Mapping[str, _Files], feeds: list[tuple[str, str]], scenario: Scenario, say: OnStage
+        self, files: Mapping[str, _Files], feeds: list[tuple[str, str]], scenario: Scenario, say: OnStage
     ) -> None:
-        self._forms, self._feeds, self._scenario, self._say = forms, feeds, scenario, say
+        self._files, self._feeds, self._scenario, self._say = files, feeds, scenario, say
 
     def cold(self, mode: Mode) -> Cold:
         """How long do loading and the first run take if the files have to come from the disk?"""
         self._say(f"{mode.name}: loading with a cold cache")
-        kept = drop(self._forms[mode.form].files)
+        kept = drop(self._files[mode.name].files)
         if kept:
             return Cold(kept, kept)
         found = Gathering([self._task(mode)], self._scenario.timeout).run()[0]
@@ -182,7 +187,7 @@ class _Lab:
         }
 
     def _task(self, mode: Mode, rounds: int = 1) -> tuple[dict[str, Any], tuple[Path, ...]]:
-        form, scenario = self._forms[mode.form], self._scenario
+        form, scenario = self._files[mode.name], self._scenario
         task = {
             "model": str(form.model),
             "feeds": self._feeds,

@@ -78,6 +78,15 @@ def test_a_package_is_measured_in_its_mode(model: Path, tmp_path: Path) -> None:
     assert workers_alive() == []
 
 
+def test_planned_workers_of_a_package_share_its_weights(model: Path, tmp_path: Path) -> None:
+    pack(model, tmp_path / "p")
+    found = share(tmp_path / "p", (2,), ("stock", "planned"), runs=1, cold=False)
+    stock, planned = found.groups
+    assert isinstance(stock.worker_anon, int) and isinstance(planned.worker_anon, int)
+    assert stock.worker_anon - planned.worker_anon > 28 * MIB
+    assert found.same_outputs(planned) is True
+
+
 def test_failures_are_reported_and_the_others_go_on(model: Path) -> None:
     found = share(model, (2,), ("stock",), runs=1, cold=False, options={"optimized_model_filepath": "/none/x.onnx"})
     assert all("worker 1 of 2: " in group.failures[0] for group in found.groups)
