@@ -15,7 +15,7 @@ from onnxmem.estimate import Question, schedule
 from onnxmem.measure.trial import run_trial
 from onnxmem.model.model import Model
 
-_MODE = "tuned"
+_MODE = "planned"
 _SEARCH = 2.0
 
 
@@ -52,5 +52,5 @@ def try_order(lives: Lives, size: Size) -> list[WhatIf]:
     except OnnxmemError:
         return []  # advice is extra: that a model cannot be estimated is no reason not to compare it
     return [
-        WhatIf("order", "Run its nodes in the best order that onnxmem estimate finds", peaks[0] - peaks[1], ESTIMATED)
+        WhatIf("order", "Run its nodes in the best order (onnxmem pack --order best)", peaks[0] - peaks[1], ESTIMATED)
     ]
