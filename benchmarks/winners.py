@@ -144,10 +144,18 @@ def agreement(
 
 
 if __name__ == "__main__":
-    print("| noise | scale | before | before, 10 rounds | now | now: winner or undecided | now: undecided |")
+    print("| noise | scale | by ranges | by ranges, 10 rounds | by intervals | winner or undecided | undecided |")
     print("|---|---|---|---|---|---|---|")
     for each in NOISES:
         for size in (0.02, 0.1):
-            before, more, now = (agreement(rule, each, size) for rule in (by_ranges, by_ranges_of_ten, by_intervals))
-            shown = (before.contradict, more.contradict, now.contradict, now.named_once, now.undecided)
+            ranges, more, intervals = (
+                agreement(rule, each, size) for rule in (by_ranges, by_ranges_of_ten, by_intervals)
+            )
+            shown = (
+                ranges.contradict,
+                more.contradict,
+                intervals.contradict,
+                intervals.named_once,
+                intervals.undecided,
+            )
             print(f"| {each.__name__} | {size:.0%} | {' | '.join(f'{part:.1%}' for part in shown)} |")

@@ -54,10 +54,10 @@ def test_one_alone_has_beaten_nobody() -> None:
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.__name__)
 @pytest.mark.parametrize("scale", [0.02, 0.1])
 def test_comparing_again_does_not_contradict(noise: Noise, scale: float) -> None:
-    before, now = (agreement(rule, noise, scale, pairs=60) for rule in (by_ranges, by_intervals))
-    assert now.contradict <= 0.01
-    assert now.contradict + now.named_once < before.contradict
-    assert now.undecided < 0.75
+    ranges, intervals = (agreement(rule, noise, scale, pairs=60) for rule in (by_ranges, by_intervals))
+    assert intervals.contradict <= 0.01
+    assert intervals.contradict + intervals.named_once < ranges.contradict
+    assert intervals.undecided < 0.75
 
 
 def test_containers_come_in_usual_sizes() -> None:
