@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (1, 24)
-TESTS = ["tests/unit/runtime/test_planned.py", "tests/unit/runtime/test_process_end.py"]
+TESTS = [f"tests/unit/runtime/test_{name}.py" for name in ("planned", "process_end", "session", "order")]
 
 
 def releases(wanted: list[str]) -> list[str]:
