@@ -17,6 +17,14 @@ void* map(std::size_t bytes) {
   return block == MAP_FAILED ? nullptr : block;
 }
 
+// A larger mapping with the pages of a smaller one, wherever there is room for it; if there is none, a fresh one.
+void* extended(void* block, std::size_t from, std::size_t to) {
+  void* moved = mremap(block, from, to, MREMAP_MAYMOVE);
+  if (moved != MAP_FAILED) return moved;
+  munmap(block, from);
+  return map(to);
+}
+
 void* aligned(void* raw) {
   const auto address = reinterpret_cast<std::uintptr_t>(raw);
   return reinterpret_cast<void*>((address + kAlignment - 1) & ~std::uintptr_t{kAlignment - 1});
@@ -31,19 +39,41 @@ std::size_t whole_pages(std::size_t size) {
 
 void* Recycler::take(std::size_t bytes) noexcept {
   const std::lock_guard guard(lock);
-  const auto same = std::find_if(kept_.rbegin(), kept_.rend(), [&](const Kept& each) { return each.bytes == bytes; });
-  void* block = nullptr;
-  if (same != kept_.rend()) {
-    block = same->block;
-    kept_bytes_ -= bytes;
-    kept_.erase(std::next(same).base());
-  } else {
+  void* block = from_kept(bytes);
+  if (block == nullptr) {
     most_bytes_ = std::max(most_bytes_, used_bytes_ + bytes);
+    const Kept part = largest_kept();  // all of them are smaller
     while (!kept_.empty() && used_bytes_ + bytes + kept_bytes_ > most_bytes_) unmap_oldest();
-    block = map(bytes);
+    block = part.block != nullptr ? extended(part.block, part.bytes, bytes) : map(bytes);
   }
   if (block != nullptr) used_bytes_ += bytes;
   return block;
+}
+
+void* Recycler::from_kept(std::size_t bytes) {
+  auto best = kept_.end();
+  for (auto each = kept_.begin(); each != kept_.end(); ++each)
+    if (each->bytes >= bytes && (best == kept_.end() || each->bytes <= best->bytes)) best = each;
+  if (best == kept_.end()) return nullptr;
+  void* block = best->block;
+  kept_bytes_ -= bytes;
+  if (best->bytes == bytes) {
+    kept_.erase(best);
+  } else {
+    best->block = static_cast<std::byte*>(block) + bytes;
+    best->bytes -= bytes;
+  }
+  return block;
+}
+
+Recycler::Kept Recycler::largest_kept() {
+  const auto largest = std::max_element(kept_.begin(), kept_.end(),
+                                        [](const Kept& a, const Kept& b) { return a.bytes < b.bytes; });
+  if (largest == kept_.end()) return {nullptr, 0};
+  const Kept found = *largest;
+  kept_.erase(largest);
+  kept_bytes_ -= found.bytes;
+  return found;
 }
 
 void Recycler::give(void* block, std::size_t bytes) noexcept {
@@ -70,7 +100,6 @@ void Recycler::unmap_oldest() {
 }
 
 Heap::Block Heap::obtain(std::size_t bytes, Large large) noexcept {
-  if (large == Large::mapped) return {map(bytes), bytes, large};
   if (large == Large::recycled) return {recycler_.take(bytes), bytes, large};
   // Not aligned_alloc: until glibc 2.38 a block from it, once freed, does not serve the next request of the same size,
   // and a loop that allocates and frees grows with every turn.
@@ -78,9 +107,7 @@ Heap::Block Heap::obtain(std::size_t bytes, Large large) noexcept {
 }
 
 void Heap::give_back(const Block& block) noexcept {
-  if (block.large == Large::mapped)
-    munmap(block.raw, block.size);
-  else if (block.large == Large::recycled)
+  if (block.large == Large::recycled)
     recycler_.give(block.raw, block.size);
   else
     std::free(block.raw);

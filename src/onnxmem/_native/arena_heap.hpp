@@ -21,13 +21,17 @@ constexpr std::size_t footprint(std::size_t size) {
 
 std::size_t whole_pages(std::size_t size);
 
-// Mappings that are used again by the next request of the same size: the outputs of one run after the other. What is
-// kept and what is in use never come to more than was once in use at the same time.
+// Mappings that are used again by later requests, a part of them or with more behind them: the outputs of one run after
+// the other, the buffers of a recording. What is kept and what is in use never come to more than was once in use at the
+// same time, so it takes no more memory than mapping and unmapping, without touching every page anew.
 class Recycler {
  public:
   void* take(std::size_t bytes) noexcept;
   void give(void* block, std::size_t bytes) noexcept;
   void drop() noexcept;  // unmap what is kept
+  std::size_t used_bytes() const { return used_bytes_; }
+  std::size_t kept_bytes() const { return kept_bytes_; }
+  std::size_t most_bytes() const { return most_bytes_; }
 
   std::mutex lock;
 
@@ -36,6 +40,8 @@ class Recycler {
     void* block;
     std::size_t bytes;
   };
+  void* from_kept(std::size_t bytes);  // null if none is large enough
+  Kept largest_kept();                 // taken out; a null block if there is none
   void unmap_oldest();
 
   std::vector<Kept> kept_;  // the oldest first
@@ -45,8 +51,7 @@ class Recycler {
 // Where a large block comes from. Small ones come from malloc: they share pages.
 enum class Large {
   shared,    // malloc
-  mapped,    // a mapping of its own, which goes back to the system the moment it is freed
-  recycled,  // one that was freed before
+  recycled,  // a mapping of its own, where possible of memory that was freed before
 };
 
 class Heap {

@@ -42,9 +42,8 @@ void* RecordingRun::in_region(std::size_t size) noexcept {
 }
 
 void* RecordingRun::allocate(std::size_t size) noexcept {
-  const bool output = outlasts();
-  void* block = complete_ && !output ? in_region(size) : nullptr;
-  if (block == nullptr) block = heap().allocate(size, output ? Large::recycled : Large::mapped);
+  void* block = complete_ && !outlasts() ? in_region(size) : nullptr;
+  if (block == nullptr) block = heap().allocate(size, Large::recycled);
   if (block == nullptr || !complete_) return block;
   try {
     recorder_.allocated(block, size);

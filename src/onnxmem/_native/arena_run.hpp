@@ -43,8 +43,8 @@ class HeapRun final : public Run {
 };
 
 // Served without a plan, every call noted: in a region, if it has one, as long as there is room; otherwise from the
-// heap. There, large blocks are mappings of their own, so that the memory a recording run takes is what is alive, and
-// not what a heap remembers. A region keeps its pages from run to run: shapes that are always new run as fast.
+// heap. There, large blocks are mappings of their own, so that the memory a recording run takes is what is alive at
+// most, and not what a heap remembers. A region keeps its pages from run to run: shapes that are always new run as fast.
 class RecordingRun final : public Run {
  public:
   // `limited`: give up, and say so, once noting everything takes more than following it can save. `outlasting`: the
