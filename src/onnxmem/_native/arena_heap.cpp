@@ -43,7 +43,7 @@ void* Recycler::take(std::size_t bytes) noexcept {
   if (block == nullptr) {
     most_bytes_ = std::max(most_bytes_, used_bytes_ + bytes);
     const Kept part = largest_kept();  // all of them are smaller
-    while (!kept_.empty() && used_bytes_ + bytes + kept_bytes_ > most_bytes_) unmap_oldest();
+    keep_within(most_bytes_ - used_bytes_ - bytes);
     block = part.block != nullptr ? extended(part.block, part.bytes, bytes) : map(bytes);
   }
   if (block != nullptr) used_bytes_ += bytes;
@@ -76,7 +76,7 @@ Recycler::Kept Recycler::largest_kept() {
   return found;
 }
 
-void Recycler::give(void* block, std::size_t bytes) noexcept {
+void Recycler::give(void* block, std::size_t bytes, bool sparing) noexcept {
   const std::lock_guard guard(lock);
   used_bytes_ -= bytes;
   try {
@@ -85,18 +85,25 @@ void Recycler::give(void* block, std::size_t bytes) noexcept {
   } catch (...) {
     munmap(block, bytes);
   }
+  const std::size_t allowed = whole_pages(most_bytes_ - most_bytes_ / 8);
+  if (sparing) keep_within(allowed > used_bytes_ ? allowed - used_bytes_ : 0);
 }
 
 void Recycler::drop() noexcept {
   const std::lock_guard guard(lock);
-  while (!kept_.empty()) unmap_oldest();
+  keep_within(0);
   most_bytes_ = used_bytes_;
 }
 
-void Recycler::unmap_oldest() {
-  munmap(kept_.front().block, kept_.front().bytes);
-  kept_bytes_ -= kept_.front().bytes;
-  kept_.erase(kept_.begin());
+void Recycler::keep_within(std::size_t bytes) {
+  while (kept_bytes_ > bytes) {
+    Kept& oldest = kept_.front();
+    const std::size_t less = std::min(kept_bytes_ - bytes, oldest.bytes);
+    oldest.bytes -= less;
+    munmap(static_cast<std::byte*>(oldest.block) + oldest.bytes, less);
+    kept_bytes_ -= less;
+    if (oldest.bytes == 0) kept_.erase(kept_.begin());
+  }
 }
 
 Heap::Block Heap::obtain(std::size_t bytes, Large large) noexcept {
@@ -106,9 +113,9 @@ Heap::Block Heap::obtain(std::size_t bytes, Large large) noexcept {
   return {bytes > SIZE_MAX - kAlignment ? nullptr : std::malloc(bytes + kAlignment), bytes, large};
 }
 
-void Heap::give_back(const Block& block) noexcept {
+void Heap::give_back(const Block& block, bool sparing) noexcept {
   if (block.large == Large::recycled)
-    recycler_.give(block.raw, block.size);
+    recycler_.give(block.raw, block.size, sparing);
   else
     std::free(block.raw);
 }
@@ -125,7 +132,7 @@ void* Heap::allocate(std::size_t size, Large large) noexcept {
     const std::lock_guard guard(shard.lock);
     shard.blocks.emplace(block, made);
   } catch (...) {
-    give_back(made);
+    give_back(made, false);
     return nullptr;
   }
   live_bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
@@ -133,7 +140,7 @@ void* Heap::allocate(std::size_t size, Large large) noexcept {
   return block;
 }
 
-bool Heap::release(void* block) noexcept {
+bool Heap::release(void* block, bool sparing) noexcept {
   Block found{};
   {
     Shard& shard = shard_of(block);
@@ -144,7 +151,7 @@ bool Heap::release(void* block) noexcept {
     shard.blocks.erase(entry);
   }
   // Only now, when no table knows it any more, may the same address be handed to someone else.
-  give_back(found);
+  give_back(found, sparing);
   live_bytes_.fetch_sub(static_cast<std::int64_t>(found.size), std::memory_order_relaxed);
   live_blocks_.fetch_sub(1, std::memory_order_relaxed);
   return true;

@@ -57,7 +57,7 @@ void* RecordingRun::allocate(std::size_t size) noexcept {
 
 bool RecordingRun::release(void* p) noexcept {
   recorder_.freed(p);
-  if (region_ == nullptr || !region_->holds(p)) return heap().release(p);
+  if (region_ == nullptr || !region_->holds(p)) return heap().release(p, true);
   if (!region_->live.remove(static_cast<std::size_t>(static_cast<std::byte*>(p) - region_->base())))
     unknown.fetch_add(1, std::memory_order_relaxed);  // freed twice, or not the beginning of a buffer
   return true;

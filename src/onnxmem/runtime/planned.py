@@ -125,9 +125,12 @@ class Planner:
             completed = True
         finally:
             said: Any = native.finish()
+            on_heap = tape is None and not inside
+            if on_heap:
+                native.trim_heap()  # what the run left there is not to lie beside what the search takes
             self._ended(key, shape, said, completed)
-            if tape is None and not inside:
-                native.trim_heap()  # the run was there
+            if on_heap:
+                native.trim_heap()
         return result
 
     def _ended(self, key: RunKey, shape: ShapePlan | None, said: Any, completed: bool) -> None:
