@@ -132,7 +132,7 @@ Answer search(const Problem& problem, Int capacity, unsigned lanes, std::uint64_
   Watch watch(seconds, {});
   Answer all{Verdict::kFits, std::vector<Int>(problem.count(), 0)};
   for (const Part& part : instance.parts) {
-    const RaceResult one = race(part, capacity / instance.unit, lanes, seed, watch);
+    const RaceResult one = race(part, capacity / instance.unit, lanes, seed, seed % 2 ? 4096 : 1 << 22, watch);
     if (one.verdict == Verdict::kImpossible) return {Verdict::kImpossible, {}};
     if (one.verdict == Verdict::kUnknown) all.verdict = Verdict::kUnknown;
     for (std::size_t b = 0; b < one.offsets.size(); ++b)

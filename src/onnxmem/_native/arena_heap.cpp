@@ -43,7 +43,7 @@ void* Recycler::take(std::size_t bytes) noexcept {
   if (block == nullptr) {
     most_bytes_ = std::max(most_bytes_, used_bytes_ + bytes);
     const Kept part = largest_kept();  // all of them are smaller
-    keep_within(most_bytes_ - used_bytes_ - bytes);
+    unmap_above(most_bytes_ - used_bytes_ - bytes);
     block = part.block != nullptr ? extended(part.block, part.bytes, bytes) : map(bytes);
   }
   if (block != nullptr) used_bytes_ += bytes;
@@ -76,7 +76,7 @@ Recycler::Kept Recycler::largest_kept() {
   return found;
 }
 
-void Recycler::give(void* block, std::size_t bytes, bool sparing) noexcept {
+void Recycler::give(void* block, std::size_t bytes) noexcept {
   const std::lock_guard guard(lock);
   used_bytes_ -= bytes;
   try {
@@ -85,17 +85,20 @@ void Recycler::give(void* block, std::size_t bytes, bool sparing) noexcept {
   } catch (...) {
     munmap(block, bytes);
   }
-  const std::size_t allowed = whole_pages(most_bytes_ - most_bytes_ / 8);
-  if (sparing) keep_within(allowed > used_bytes_ ? allowed - used_bytes_ : 0);
 }
 
 void Recycler::drop() noexcept {
   const std::lock_guard guard(lock);
-  keep_within(0);
+  unmap_above(0);
   most_bytes_ = used_bytes_;
 }
 
-void Recycler::keep_within(std::size_t bytes) {
+void Recycler::keep_within(std::size_t bytes) noexcept {
+  const std::lock_guard guard(lock);
+  unmap_above(whole_pages(bytes));
+}
+
+void Recycler::unmap_above(std::size_t bytes) {
   while (kept_bytes_ > bytes) {
     Kept& oldest = kept_.front();
     const std::size_t less = std::min(kept_bytes_ - bytes, oldest.bytes);
@@ -113,9 +116,9 @@ Heap::Block Heap::obtain(std::size_t bytes, Large large) noexcept {
   return {bytes > SIZE_MAX - kAlignment ? nullptr : std::malloc(bytes + kAlignment), bytes, large};
 }
 
-void Heap::give_back(const Block& block, bool sparing) noexcept {
+void Heap::give_back(const Block& block) noexcept {
   if (block.large == Large::recycled)
-    recycler_.give(block.raw, block.size, sparing);
+    recycler_.give(block.raw, block.size);
   else
     std::free(block.raw);
 }
@@ -132,7 +135,7 @@ void* Heap::allocate(std::size_t size, Large large) noexcept {
     const std::lock_guard guard(shard.lock);
     shard.blocks.emplace(block, made);
   } catch (...) {
-    give_back(made, false);
+    give_back(made);
     return nullptr;
   }
   live_bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
@@ -140,7 +143,7 @@ void* Heap::allocate(std::size_t size, Large large) noexcept {
   return block;
 }
 
-bool Heap::release(void* block, bool sparing) noexcept {
+bool Heap::release(void* block) noexcept {
   Block found{};
   {
     Shard& shard = shard_of(block);
@@ -151,7 +154,7 @@ bool Heap::release(void* block, bool sparing) noexcept {
     shard.blocks.erase(entry);
   }
   // Only now, when no table knows it any more, may the same address be handed to someone else.
-  give_back(found, sparing);
+  give_back(found);
   live_bytes_.fetch_sub(static_cast<std::int64_t>(found.size), std::memory_order_relaxed);
   live_blocks_.fetch_sub(1, std::memory_order_relaxed);
   return true;

@@ -27,9 +27,9 @@ std::size_t whole_pages(std::size_t size);
 class Recycler {
  public:
   void* take(std::size_t bytes) noexcept;
-  // `sparing`: keep an eighth less. After its peak a run takes other memory, too, that this does not know of.
-  void give(void* block, std::size_t bytes, bool sparing = false) noexcept;
-  void drop() noexcept;  // unmap what is kept
+  void give(void* block, std::size_t bytes) noexcept;
+  void keep_within(std::size_t bytes) noexcept;  // unmaps the rest of what is kept, the oldest first
+  void drop() noexcept;                          // unmap what is kept
   std::size_t used_bytes() const { return used_bytes_; }
   std::size_t kept_bytes() const { return kept_bytes_; }
   std::size_t most_bytes() const { return most_bytes_; }
@@ -43,7 +43,7 @@ class Recycler {
   };
   void* from_kept(std::size_t bytes);  // null if none is large enough
   Kept largest_kept();                 // taken out; a null block if there is none
-  void keep_within(std::size_t bytes);  // unmaps the rest, the oldest first
+  void unmap_above(std::size_t bytes);
 
   std::vector<Kept> kept_;  // the oldest first
   std::size_t kept_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0;
@@ -61,7 +61,10 @@ class Heap {
   void* allocate(std::size_t size, Large large) noexcept;
 
   // False if the block is not one of ours: then nothing was done.
-  bool release(void* block, bool sparing = false) noexcept;
+  bool release(void* block) noexcept;
+
+  // Keep no more than that of freed mappings.
+  void keep_within(std::size_t bytes) noexcept { recycler_.keep_within(bytes); }
 
   void trim() noexcept { recycler_.drop(); }
   std::int64_t live_bytes() const { return live_bytes_.load(std::memory_order_relaxed); }
@@ -84,7 +87,7 @@ class Heap {
 
   Shard& shard_of(void* block) { return shards_[(reinterpret_cast<std::uintptr_t>(block) >> 12) % shards_.size()]; }
   Block obtain(std::size_t bytes, Large large) noexcept;
-  void give_back(const Block& block, bool sparing) noexcept;
+  void give_back(const Block& block) noexcept;
 
   std::array<Shard, 32> shards_;
   Recycler recycler_;

@@ -52,12 +52,24 @@ void* RecordingRun::allocate(std::size_t size) noexcept {
     complete_ = false;
   }
   if (!complete_) recorder_.forget();
+  spare();
   return block;
+}
+
+void RecordingRun::spare() noexcept {
+  // Small blocks are not of the recycled kind, so it cannot know when they make up the peak. An eighth is for what a
+  // run takes besides.
+  const std::int64_t most = recorder_.peak() - recorder_.peak() / 8, free = most - recorder_.live();
+  if (complete_) heap().keep_within(free > 0 ? static_cast<std::size_t>(free) : 0);
 }
 
 bool RecordingRun::release(void* p) noexcept {
   recorder_.freed(p);
-  if (region_ == nullptr || !region_->holds(p)) return heap().release(p, true);
+  if (region_ == nullptr || !region_->holds(p)) {
+    const bool known = heap().release(p);
+    spare();
+    return known;
+  }
   if (!region_->live.remove(static_cast<std::size_t>(static_cast<std::byte*>(p) - region_->base())))
     unknown.fetch_add(1, std::memory_order_relaxed);  // freed twice, or not the beginning of a buffer
   return true;

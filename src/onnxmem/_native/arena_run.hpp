@@ -58,6 +58,7 @@ class RecordingRun final : public Run {
 
  private:
   void* in_region(std::size_t size) noexcept;
+  void spare() noexcept;  // lets go of freed memory that would come on top of the most that was alive
   bool outlasts() const;  // will the next allocation, if this run is like the others?
 
   Recorder recorder_;

@@ -21,6 +21,8 @@ class Recorder {
   void freed(void* block) noexcept;
   void forget() noexcept;
   std::size_t count() const { return rows_.size(); }
+  std::int64_t live() const { return live_; }
+  std::int64_t peak() const { return peak_; }
 
   // Is the trace small beside the memory it describes? That of a long loop may not be.
   bool worthwhile() const;

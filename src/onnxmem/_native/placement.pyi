@@ -25,6 +25,7 @@ def search(
     seconds: float,
     seed: int,
     lanes: int,
+    memory: int = ...,
 ) -> tuple[Literal["fits", "impossible", "unknown"], _Column | None, bool]:
     """Does it fit? The verdict, offsets if it does, and whether Ctrl-C was pressed."""
 

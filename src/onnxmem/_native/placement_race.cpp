@@ -18,8 +18,8 @@ constexpr std::uint64_t kNobody = ~std::uint64_t{0};
 // the earliest successful attempt wins however the threads are scheduled.
 class Race {
  public:
-  Race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed)
-      : part_(part), capacity_(capacity), lanes_(lanes), seed_(seed) {}
+  Race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory)
+      : part_(part), capacity_(capacity), lanes_(lanes), seed_(seed), memory_(memory) {}
 
   RaceResult run(Watch& watch) {
     std::vector<std::thread> threads;
@@ -69,7 +69,7 @@ class Race {
   }
 
   void attempts(unsigned lane) {
-    SkylineSearch search(part_, capacity_);
+    SkylineSearch search(part_, capacity_, memory_);
     Tactician tactician(seed_, lane);
     for (std::uint64_t attempt = lane;; attempt += lanes_) {
       const std::function<bool()> stop = [&] { return cancelled_ || impossible_ || winner_ < attempt; };
@@ -96,6 +96,7 @@ class Race {
   const Int capacity_;
   const unsigned lanes_;
   const std::uint64_t seed_;
+  const std::size_t memory_;
   std::atomic<bool> cancelled_{false}, impossible_{false};
   std::atomic<std::uint64_t> winner_{kNobody};
   std::mutex mutex_;
@@ -155,10 +156,10 @@ std::uint64_t patience_of(std::uint64_t attempt, std::size_t buffers) {
   return static_cast<std::uint64_t>(std::min((100.0 + 3.0 * static_cast<double>(buffers)) * growth, 1e15));
 }
 
-RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, Watch& watch) {
+RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch) {
   if (part.bound > capacity) return {Verdict::kImpossible, {}, 0};
   if (part.count() > kMostForSearch) return {};
-  return Race(part, capacity, std::max(lanes, 1u), seed).run(watch);
+  return Race(part, capacity, std::max(lanes, 1u), seed, memory).run(watch);
 }
 
 }  // namespace onnxmem::placement

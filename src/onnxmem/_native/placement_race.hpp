@@ -16,8 +16,8 @@ struct RaceResult {
 // More buffers than this make the tables of the exact search large and its success unlikely.
 constexpr std::size_t kMostForSearch = 2500;
 
-// The same answer for the same seed and number of lanes, unless the watch ends it.
-RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, Watch& watch);
+// The same answer for the same seed, number of lanes and memory for each, unless the watch ends it.
+RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch);
 
 // Chooses the tactics of one lane's attempts: different ones at first, later more of what came closest.
 class Tactician {

@@ -41,7 +41,8 @@ struct Tactics {
 
 class SkylineSearch {
  public:
-  SkylineSearch(const Part& part, Int capacity);
+  // `memory` bytes at most remember what failed.
+  SkylineSearch(const Part& part, Int capacity, std::size_t memory);
 
   // One attempt. Ends without a verdict after `node_limit` decisions or when `stop` says so.
   // What earlier attempts learned (failed states, failing sections) serves the later ones.

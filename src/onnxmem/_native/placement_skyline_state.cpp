@@ -1,17 +1,21 @@
 // The state of the search: placing, raising floors, the bound in every section, and taking it all back.
 #include <algorithm>
+#include <bit>
 
 #include "placement_skyline.hpp"
 
 namespace onnxmem::placement {
 namespace {
 
-// 2^18 slots are four MiB; more help only where far more states than that fail.
-unsigned memory_bits(std::size_t buffers) { return buffers < 64 ? 12 : 18; }
+// Small parts need few.
+unsigned memory_bits(std::size_t buffers, std::size_t memory) {
+  const auto slots = std::max<std::size_t>(memory / sizeof(Fingerprint), 256);
+  return std::min<unsigned>(static_cast<unsigned>(std::bit_width(slots)) - 1, buffers < 64 ? 12 : 30);
+}
 
 }  // namespace
 
-SkylineSearch::SkylineSearch(const Part& part, Int capacity)
+SkylineSearch::SkylineSearch(const Part& part, Int capacity, std::size_t memory)
     : part_(part),
       capacity_(capacity),
       floor_(at(part.sections), 0),
@@ -23,7 +27,7 @@ SkylineSearch::SkylineSearch(const Part& part, Int capacity)
       offset_(part.count(), 0),
       live_(at(part.sections)),
       neighbours_(part.count()),
-      failed_(memory_bits(part.count())),
+      failed_(memory_bits(part.count(), memory)),
       failures_(at(part.sections), 1.0),
       rank_(part.count(), 0.0),
       is_touched_(at(part.sections), 0),

@@ -20,6 +20,8 @@ from onnxmem.runtime.plans import PlanBook, ShapePlan
 
 # A search cannot be interrupted, but the end of the process must not wait for it: it works in slices of this length.
 _SLICE = 0.5
+# It takes some MiB itself, on top of the arena that it is to make smaller.
+_WORTHWHILE = 2**20
 
 
 class _Improver:
@@ -85,6 +87,8 @@ class _Job:
 
 def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
     """Look for a better plan of this shape for so long, if there can be one."""
+    if shape.placement.peak - shape.placement.bound < _WORTHWHILE:
+        return
     if book.full:
         return  # shapes come and go: each new one would keep a processor busy for another that nobody asks for again
     can_search = "time_limit" in inspect.signature(find(STRATEGY)).parameters

@@ -44,14 +44,14 @@ def place(trace: Trace, *, guard: int = 0, seconds: float = AT_ONCE, seed: int =
     small = _small_ones(trace, guard)
     large = np.setdiff1d(trace.inside, small, assume_unique=True)
     problem = trace.problem(guard=guard, rows=large)
-    return _combined(trace, guard, small, solve(problem, STRATEGY, time_limit=seconds, seed=seed, threads=1))
+    return _combined(trace, guard, small, _solve(problem, seconds, seed))
 
 
 def improve(trace: Trace, before: Placement, *, guard: int, seconds: float, seed: int) -> Placement:
     """A longer search where `before` left off; what it returns is never worse."""
     assert before.problem is not None
     small = _small_ones(trace, guard)
-    plan = solve(before.problem, STRATEGY, time_limit=seconds, seed=seed, threads=1)
+    plan = _solve(before.problem, seconds, seed)
     after = _combined(trace, guard, small, plan)
     return after if after.peak <= before.peak else before
 
@@ -70,6 +70,12 @@ def warm_up() -> None:
     """Place two buffers: the code that does it is in memory before a session is loaded, not in its first run."""
     trace = Trace(*(np.array(column, np.int64) for column in ([64, 128, 64], [0, 1, 3], [2, 4, OUTLIVES])))
     follow(trace, place(trace))
+
+
+def _solve(problem: Problem, seconds: float, seed: int) -> Plan:
+    # A search shall not take more than a small part of the memory that it is about.
+    memory = min(best.MEMORY, problem.lower_bound // 32)
+    return solve(problem, STRATEGY, time_limit=seconds, seed=seed, threads=1, memory=memory)
 
 
 def _combined(trace: Trace, guard: int, small: Int64Array, plan: Plan) -> Placement:

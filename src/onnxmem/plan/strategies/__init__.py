@@ -26,8 +26,8 @@ def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
     """Place a problem's buffers, and vouch for the result.
 
     `strategy` is a name from STRATEGIES or OPTIONAL, or a dotted path such as "mypkg.mine:plan". `options`
-    (`time_limit`, `seed`, `threads`) reach those strategies that have a parameter of that name. Every plan passes the
-    validator before it is returned; whether it stays within the problem's capacity is the plan's `fits`.
+    (`time_limit`, `seed`, `threads`, `memory`) reach those strategies that have a parameter of that name. Every plan
+    passes the validator before it is returned; whether it stays within the problem's capacity is the plan's `fits`.
     """
     place = find(strategy)
     if problem.capacity is not None and problem.lower_bound > problem.capacity:

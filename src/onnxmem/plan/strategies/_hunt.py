@@ -19,10 +19,11 @@ Verdict = Literal["fits", "impossible", "unknown"]
 class Hunt:
     """A search in progress. Its `result` is valid at any moment, also after an interruption."""
 
-    def __init__(self, problem: Problem, time_limit: float, seed: int, threads: int) -> None:
+    def __init__(self, problem: Problem, time_limit: float, seed: int, threads: int, memory: int) -> None:
         self.problem = problem
         self.seed = seed
         self.threads = threads
+        self.memory = memory
         self.end = time.perf_counter() + time_limit
         self.best: Plan | None = None
         self.bound = problem.lower_bound
@@ -67,6 +68,7 @@ class Hunt:
         verdict, offsets, interrupted = placement.search(
             problem.lowers[chosen], problem.uppers[chosen], problem.footprints[chosen],
             min(capacity, LARGEST), min(seconds, self.seconds_left), (self.seed + attempt) % 2**64, self.threads,
+            self.memory,
         )  # fmt: skip
         self.interrupted = self.interrupted or interrupted
         if verdict == "impossible":

@@ -23,18 +23,23 @@ from onnxmem.plan.strategies._hunt import Hunt
 from onnxmem.plan.strategies._minimize import minimize
 from onnxmem.plan.strategies.greedy_by_breadth import widest_step
 
+# Bytes in which each thread remembers what failed. More helps only where far more states fail than fit into it.
+MEMORY = 2**22
 
-def plan(problem: Problem, *, time_limit: float = 10.0, seed: int = 0, threads: int | None = None) -> Plan:
+
+def plan(
+    problem: Problem, *, time_limit: float = 10.0, seed: int = 0, threads: int | None = None, memory: int = MEMORY
+) -> Plan:
     """The smallest plan found within `time_limit` seconds, or the first within the problem's capacity.
 
-    A search that ends before the limit gives the same plan for the same `seed` and number of `threads`. Ctrl-C ends
-    it at once with the best plan so far.
+    A search that ends before the limit gives the same plan for the same `seed`, number of `threads` and `memory`, the
+    bytes in which each of them remembers what failed. Ctrl-C ends it at once with the best plan so far.
     """
     if not time_limit > 0:
         raise UsageError(f"the time limit must be more than 0 seconds, not {time_limit}")
     if threads is not None and threads < 1:
         raise UsageError(f"a search needs at least one thread, not {threads}")
-    hunt = Hunt(problem, time_limit, seed, threads or min(os.cpu_count() or 1, 8))
+    hunt = Hunt(problem, time_limit, seed, threads or min(os.cpu_count() or 1, 8), memory)
     try:
         portfolio(hunt)
         if not hunt.over:
