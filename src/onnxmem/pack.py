@@ -24,7 +24,7 @@ from onnxmem.measure.scenario import Scenario
 from onnxmem.measure.signature import Signature, read_signature
 from onnxmem.measure.trial import Trial, run_trial
 from onnxmem.runtime.build import ORT_LIMIT, build, load_options
-from onnxmem.runtime.contents import describe_weights
+from onnxmem.runtime.contents import always_read, describe_weights
 from onnxmem.runtime.cpu import this_cpu
 from onnxmem.runtime.modes import DISABLE_PREPACKING, MODES, Mode, Setting, check_version, find_mode
 from onnxmem.runtime.order import Ordered, put_in_order
@@ -86,6 +86,9 @@ def pack(
     import onnxruntime  # noqa: PLC0415
 
     check_version(chosen, onnxruntime.__version__)
+    plans = tuple(plans)
+    if plans and not any(inputs.get(name) for name in ("shapes", "dims", "inputs")):
+        inputs["shapes"] = plans[0]  # the one shape that is known to matter
     scenario = Scenario(source, mode="stock", runs=1, **inputs)
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
@@ -195,6 +198,7 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
         sync(path)
     files = _hashed(request, "hashing", paths)
     weights, notes = describe_weights(model)
+    read = always_read(model)
     verified = _check_outputs(request, model, settings)
     manifest = Manifest(
         mode=request.mode.name,
@@ -212,6 +216,7 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
         notes=(*notes, *([ordered.note] if ordered and ordered.note else [])),
         order=ordered.document() if ordered else None,
         plans=plans,
+        always_read=read,
     )
     (temporary / MANIFEST).write_text(manifest.text())
     sync(temporary / MANIFEST)

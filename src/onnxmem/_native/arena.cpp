@@ -83,7 +83,8 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
   Pool::Loan loan{};
   do {
     nb::gil_scoped_release unlocked;
-    loan = pool->acquire(tape->peak(), loan.answer == Pool::Answer::busy ? 0.1 : 0.0);
+    const bool again = loan.answer == Pool::Answer::busy;
+    loan = pool->acquire(tape->peak(), again ? 0.1 : 0.0, again);
     if (loan.answer == Pool::Answer::busy) {
       nb::gil_scoped_acquire locked;
       if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C while waiting

@@ -121,10 +121,10 @@ Region* Pool::take(std::size_t bytes) {
   return largest;
 }
 
-Pool::Loan Pool::acquire(std::size_t bytes, double seconds) {
+Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::unique_lock guard(pools().lock);
-  for (bool waited = false;;) {
+  for (bool waited = again;;) {
     if (Region* region = take(bytes)) {
       if (!region->reserve(bytes)) break;
       lend(*region);

@@ -83,7 +83,8 @@ class Pool {
   // A region of at least `bytes`. Waits up to `seconds` if all are lent and the pool is one that waits; then `busy`
   // means: ask again. `refused`: there is none to be had, take the heap. A thread that already runs in this pool is
   // refused at once, because it would wait for itself.
-  Loan acquire(std::size_t bytes, double seconds);
+  // Who asks `again` has been counted as waiting already.
+  Loan acquire(std::size_t bytes, double seconds, bool again = false);
   // The same without waiting; null if there is none to be had, or nothing is asked for.
   Region* borrow(std::size_t bytes);
   void release(Region& region);

@@ -24,12 +24,12 @@ class Arena:
     def __init__(
         self, limit: int = 1, *, busy: str = "wait", trim_after: float | None = None, huge_pages: bool = False
     ) -> None:
-        if limit < 1:
-            raise UsageError(f"an arena needs room for at least one run, not {limit}")
+        if not isinstance(limit, int) or limit < 1:
+            raise UsageError(f"an arena needs room for at least one run, not {limit!r}")
         if busy not in ("wait", "heap"):
             raise UsageError(f"a busy arena cannot '{busy}'", hint="known: wait, heap")
-        if trim_after is not None and not trim_after >= 0:
-            raise UsageError(f"trim_after must not be negative; it is {trim_after}")
+        if trim_after is not None and not (isinstance(trim_after, int | float) and trim_after >= 0):
+            raise UsageError(f"trim_after is a number of seconds, not {trim_after!r}")
         self.pool = native.Pool(limit, busy == "wait", huge_pages)
         self.limit = limit
         self.busy = busy

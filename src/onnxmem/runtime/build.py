@@ -18,8 +18,9 @@ from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.runtime import modes
 from onnxmem.runtime.blobs import align, drop_orphans
 from onnxmem.runtime.child import last_words, read_task, run_child
+from onnxmem.runtime.package import WEIGHTS
 
-MODEL, WEIGHTS = "model", "weights.bin"
+MODEL = "model"
 # Smaller weights stay in the graph: a page each would take more than it saves.
 SMALLEST = 1024
 # The ORT format is one flatbuffer.

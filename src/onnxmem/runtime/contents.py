@@ -14,6 +14,10 @@ from onnxmem.runtime.build import SMALLEST
 from onnxmem.runtime.package import Weights
 from onnxmem.units import format_bytes
 
+_NEAR = 4096  # a page: what lies between such parts is read with them anyway
+# Operators that read a few rows of their first inputs.
+_LOOKUPS = ("Gather", "GatherElements", "GatherND", "GatherBlockQuantized", "EmbedLayerNormalization")
+
 
 def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:
     """The bytes by place, and what is not in the file, with the reason. A file that is too short is an error."""
@@ -37,3 +41,27 @@ def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:
         f"{format_bytes(large)} of weights stay inside the graph, where ONNX Runtime keeps them: one copy per process"
     )
     return Weights(raw, packed, inline), (note,)
+
+
+def always_read(model: Path) -> tuple[tuple[int, int], ...]:
+    """Offsets and lengths of the weights in the file that every run reads, and reads whole, in the form it uses.
+
+    Not what only a branch or a loop may read, and not a table in which a run looks something up.
+    """
+    if model.suffix == ".ort":
+        return ()
+    graph = onnx.load_model(model, load_external_data=False).graph
+    wanted = {name for node in graph.node if node.op_type not in _LOOKUPS for name in node.input}
+    blobs = []
+    for tensor in graph.initializer:
+        if tensor.name in wanted and tensor.data_location == TensorProto.EXTERNAL:
+            raw, *packed = blobs_of(tensor, model.parent)
+            blobs.extend(packed or [raw])
+    parts: list[tuple[int, int]] = []
+    for blob in sorted(blobs, key=lambda blob: blob.offset):
+        last, length = parts[-1] if parts else (0, 0)
+        if parts and blob.offset <= last + length + _NEAR:
+            parts[-1] = (last, max(length, blob.offset + blob.length - last))
+        else:
+            parts.append((blob.offset, blob.length))
+    return tuple(parts)

@@ -24,8 +24,10 @@ def apply(
         except (AttributeError, TypeError) as error:
             known = ", ".join(n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n)))
             raise UsageError(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
+    there = entries(options, config)
     for name, value in config.items():
-        options.add_session_config_entry(name, value)
+        if there.get(name) != value:  # saying it twice is logged as a warning
+            options.add_session_config_entry(name, value)
 
 
 @contextmanager

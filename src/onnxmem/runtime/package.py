@@ -20,6 +20,7 @@ from onnxmem.runtime.modes import Mode, Setting, find_mode
 SCHEMA = "onnxmem.package/1"
 MANIFEST = "manifest.json"
 PLANS = "plans.json"
+WEIGHTS = "weights.bin"
 OnBytes = Callable[[int], None]
 """Told how many more bytes have been read or written."""
 
@@ -92,6 +93,8 @@ class Manifest:
     notes: tuple[str, ...] = ()
     order: Mapping[str, Any] | None = None
     """The order of the nodes, if one was asked for, and what runs need in it; None: ONNX Runtime's own."""
+    always_read: tuple[tuple[int, int], ...] = ()
+    """What every run reads of the weights' file: offsets and lengths."""
     plans: tuple[Mapping[str, Any], ...] = ()
     """For which input shapes there are plans, and how much each takes; the plans themselves are in PLANS."""
 
@@ -113,6 +116,7 @@ class Manifest:
             "notes": list(self.notes),
             "order": None if self.order is None else dict(self.order),
             "plans": [dict(plan) for plan in self.plans],
+            "always_read": [list(part) for part in self.always_read],
         }
         return _render({**document, "manifest_sha256": hashlib.sha256(_render(document).encode()).hexdigest()})
 
@@ -146,6 +150,7 @@ class Manifest:
                 notes=tuple(document["notes"]),
                 order=document.get("order"),
                 plans=tuple(document.get("plans", ())),
+                always_read=tuple((int(at), int(size)) for at, size in document.get("always_read", ())),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error

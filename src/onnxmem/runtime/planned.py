@@ -29,8 +29,8 @@ from onnxmem.runtime.trace import Trace
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
 _CPU = "CPUExecutionProvider"
-# What it takes are calls of remote services; all memory is the CPU's. Every wheel for the CPU lists it as available.
-_ALSO_CPU = "AzureExecutionProvider"
+_ALSO_CPU = "AzureExecutionProvider"  # calls of remote services: all memory is the CPU's
+_SHRINK = "memory.enable_memory_arena_shrinkage"
 
 
 class Planner:
@@ -51,8 +51,12 @@ class Planner:
         huge_pages: bool = False,
         debug: bool = False,
     ) -> None:
-        if max_plans < 1:
+        if not isinstance(max_plans, int) or max_plans < 1:
             raise UsageError(f"a session remembers at least one plan, not {max_plans}")
+        if not isinstance(plan_seconds, int | float) or not plan_seconds >= 0:
+            raise UsageError(f"plan_seconds is a number of seconds, not {plan_seconds!r}")
+        if arena is not None and not isinstance(arena, Arena):
+            raise UsageError(f"arena is an onnxmem.Arena, not {arena!r}")
         if arena is not None and (trim_after is not None or huge_pages):
             raise UsageError("a shared arena has its own trim_after and huge_pages", hint="give them to the Arena")
         self.arena = arena or own_arena(trim_after, huge_pages)
@@ -66,10 +70,17 @@ class Planner:
 
     def run(self, run: Callable[..., Any], output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run with feeds, which may be arrays or OrtValues."""
+        if run_options is not None and _shrinks(run_options):
+            with self._shrunk(run_options):
+                return self._placed(_key(output_names, feeds), run, output_names, feeds, run_options)
         return self._placed(_key(output_names, feeds), run, output_names, feeds, run_options)
 
     def run_bound(self, run: Callable[..., Any], binding: Any, run_options: Any) -> None:
         """Run what is bound."""
+        if run_options is not None and _shrinks(run_options):
+            with self._shrunk(run_options):
+                self._placed(_binding_key(binding), run, binding, run_options)
+            return
         self._placed(_binding_key(binding), run, binding, run_options)
 
     def binding(self, session: Any) -> Binding:
@@ -104,6 +115,17 @@ class Planner:
         return [trace for shape in self.book.shapes.values() if (trace := shape.trace) is not None]
 
     # How.
+
+    @contextmanager
+    def _shrunk(self, run_options: Any) -> Iterator[None]:
+        """Give the arena back after the run, which is what the option asks of ONNX Runtime's own; that is not there."""
+        asked = run_options.get_run_config_entry(_SHRINK)
+        run_options.add_run_config_entry(_SHRINK, "")
+        try:
+            yield
+        finally:
+            run_options.add_run_config_entry(_SHRINK, asked)
+            self.arena.trim()
 
     def _placed(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run inside the shape's plan, or record it if it has none."""
@@ -214,6 +236,13 @@ def why_unplannable(options: Any, providers: Any) -> str:
     if getattr(options, "has_providers", bool)():
         return f"plans are for {_CPU}, and the session options choose other providers"
     return bridge.unsupported()
+
+
+def _shrinks(run_options: Any) -> bool:
+    try:
+        return bool(run_options.get_run_config_entry(_SHRINK))
+    except RuntimeError:
+        return False  # nothing was said
 
 
 def _key(output_names: Any, feeds: Mapping[str, Any]) -> RunKey:

@@ -262,7 +262,7 @@ def _read(document: Mapping[str, Any], guard: int) -> ShapePlan:
         offsets = np.asarray(document["offsets"], np.int64)
         # The library checks every offset against every other: a file is not trusted.
         tape = native.Tape(trace.sizes, trace.lowers, trace.uppers, offsets, 0, bool(document["cut"]))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlanError(f"this is not a plan that can be followed: {error}") from error
     placement = Placement(offsets, tape.peak, bound)
     if guard:

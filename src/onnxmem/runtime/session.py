@@ -13,8 +13,8 @@ import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.runtime.modes import DISABLE_PREPACKING, Mode, Setting, check_mode, check_version, find_mode, refuse_unsafe
-from onnxmem.runtime.options import WATCHED, applied, entries
-from onnxmem.runtime.package import Package, open_package
+from onnxmem.runtime.options import WATCHED, applied, apply, entries
+from onnxmem.runtime.package import WEIGHTS, Package, open_package
 from onnxmem.runtime.prefault import prefault
 from onnxmem.runtime.trim import trim
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # what plans is imported where something is planned: it would
     from onnxmem.runtime.trace import Trace
 
 _CPU = "CPUExecutionProvider"
+# Calls of remote services, for models that have such nodes. Every wheel for the CPU lists it as available.
+_AZURE = "AzureExecutionProvider"
 _PLANNED = "planned"
 _WARNED: set[str] = set()
 """Reasons for not planning that were told already: once per process is enough."""
@@ -48,7 +50,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: str | bytes | os.PathLike[str],
+        path_or_bytes: str | bytes | os.PathLike[str],
         sess_options: Any = None,
         providers: Any = None,
         provider_options: Any = None,
@@ -65,7 +67,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         debug: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self.package, self._mode = _choose(model, mode)
+        if kwargs:
+            _check_spelling(kwargs)
+        self.package, self._mode = _choose(path_or_bytes, mode)
+        self._options_are_ours = sess_options is None
         self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         made = self.package.manifest if self.package else None
         self._settings = {**(made.options if made else {}), **self._mode.options, **(settings or {})}
@@ -91,9 +96,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self.package:
             self.package.check_here(onnxruntime.__version__)
             providers = _only_cpu(providers, self.package)
-            model = self.package.model
-        with self._prepared(providers, from_bytes=isinstance(model, bytes)):
-            super().__init__(model, self._options, providers, provider_options, **kwargs)
+            path_or_bytes = self.package.model
+        with self._prepared(providers, from_bytes=isinstance(path_or_bytes, bytes)):
+            super().__init__(path_or_bytes, self._options, providers, provider_options, **kwargs)
 
     # What runs.
 
@@ -170,7 +175,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
         with ExitStack() as while_made:
             self._planner = self._plan(providers, while_made) if self._to_be_planned else None
-            while_made.enter_context(applied(self._options, self._settings, self._config))
+            if self._options_are_ours:
+                apply(self._options, self._settings, self._config)
+            else:
+                while_made.enter_context(applied(self._options, self._settings, self._config))
             watched = entries(self._options, WATCHED)
             refuse_unsafe(watched, from_bytes=from_bytes)
             if self._mode.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
@@ -180,7 +188,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
         if self._planner is not None and self.package is not None:
-            prefault(self.package.files)
+            prefault(self.package.folder / WEIGHTS, self.package.manifest.always_read)
 
     def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
@@ -202,6 +210,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             text = f"this session is not planned, it runs as {self._mode.name}: {self._unplanned}"
             warnings.warn(text, RuntimeWarning, stacklevel=5)  # whoever makes the session
         return None
+
+
+def _check_spelling(unknown: Iterable[str]) -> None:
+    """onnxruntime ignores arguments it does not know; one that is nearly ours was meant for us."""
+    from difflib import get_close_matches  # noqa: PLC0415
+    from inspect import signature  # noqa: PLC0415
+
+    for name in unknown:
+        if meant := get_close_matches(name, signature(InferenceSession).parameters, 1, 0.8):
+            raise UsageError(f"there is no argument '{name}'", hint=f"{meant[0]}=")
 
 
 def _is_planned(mode: str | None) -> bool:
@@ -238,8 +256,8 @@ def _only_cpu(providers: Any, package: Package) -> Any:
     """Packages are optimized for the CPU: others would be given a graph that is not for them."""
     for provider in providers or ():
         name = provider if isinstance(provider, str) else provider[0]
-        if name != _CPU:
+        if name not in (_CPU, _AZURE):
             raise RuntimeUnsupported(
                 f"the package '{package.folder}' is for {_CPU}, not for {name}", hint="load the .onnx file instead"
             )
-    return providers or [_CPU]
+    return [_CPU]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -154,19 +155,72 @@ def test_released_sessions_keep_no_arena(chain: Path) -> None:
     assert session.memory.reason == "the session was released"
 
 
-def test_mapped_weights_are_there_before_the_first_run(packed: Path) -> None:
-    def resident() -> int:
-        """Of the package's weights, in KiB."""
-        lines = Path("/proc/self/smaps").read_text().splitlines()
-        starts = [n for n, line in enumerate(lines) if line.endswith(str(packed.resolve() / "weights.bin"))]
-        sizes = [next(line for line in lines[n:] if line.startswith("Rss:")) for n in starts]
-        return sum(int(line.split()[1]) for line in sizes)
+def resident(package: Path) -> int:
+    """Of the package's weights, in KiB."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    starts = [n for n, line in enumerate(lines) if line.endswith(str(package.resolve() / "weights.bin"))]
+    sizes = [next(line for line in lines[n:] if line.startswith("Rss:")) for n in starts]
+    return sum(int(line.split()[1]) for line in sizes)
 
+
+def test_mapped_weights_are_there_before_the_first_run(packed: Path) -> None:
     session = InferenceSession(packed)
-    before = resident()
+    before = resident(packed)
     x = np.zeros([dim if isinstance(dim, int) else 1 for dim in session.get_inputs()[0].shape], np.float32)
     session.run(None, {session.get_inputs()[0].name: x})
-    assert 0 < before == resident()
+    assert 0 < before == resident(packed)
+
+
+def test_a_table_that_runs_look_up_is_not_fetched(tmp_path: Path) -> None:
+    table = np.zeros((64, 64 * 1024), np.float32)  # 16 MiB
+    nodes = [
+        onnx.helper.make_node("Gather", ["table", "rows"], ["found"]),
+        onnx.helper.make_node("Add", ["found", "bias"], ["y"]),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "lookup",
+        [onnx.helper.make_tensor_value_info("rows", onnx.TensorProto.INT64, [1])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(table, "table"), onnx.numpy_helper.from_array(table[0], "bias")],
+    )
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
+    package = onnxmem.pack(tmp_path / "m.onnx", tmp_path / "p")
+    assert sum(size for _, size in package.manifest.always_read) == table[0].nbytes
+    session = InferenceSession(package.folder)
+    assert resident(package.folder) < 1024
+    session.run(None, {"rows": np.array([3])})
+
+
+def test_any_list_of_providers_for_the_cpu_will_do(packed: Path) -> None:
+    assert InferenceSession(path_or_bytes=packed, providers=onnxruntime.get_available_providers()).package
+
+
+def test_nearly_right_arguments_are_told(chain: Path) -> None:
+    with pytest.raises(UsageError, match="trim_afer"):
+        InferenceSession(chain, trim_afer=30)
+    for wrong in ({"trim_after": "x"}, {"arena": 3}, {"plan_seconds": -1}, {"max_plans": "2"}):
+        with pytest.raises(UsageError, match=next(iter(wrong)) if "max_plans" not in wrong else "at least one plan"):
+            InferenceSession(chain, **wrong)
+    InferenceSession(chain, enable_fallback=0)  # onnxruntime's own
+
+
+def test_shrinking_the_arena_after_a_run_is_a_trim(chain: Path, stock: np.ndarray) -> None:
+    session, options = InferenceSession(chain), onnxruntime.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    for _ in range(3):
+        assert np.array_equal(session.run(None, {"x": X}, options)[0], stock)
+    assert options.get_run_config_entry("memory.enable_memory_arena_shrinkage") == "cpu:0"
+    assert session.memory.runs_replayed == 2
+
+
+def test_loading_a_package_logs_nothing(packed: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for mode in (None, "mapped"):
+        InferenceSession(packed, mode=mode)
+    assert capfd.readouterr().err == ""
 
 
 def test_options_of_the_caller_are_kept_and_settings_come_last(chain: Path) -> None:
