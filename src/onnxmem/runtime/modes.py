@@ -82,7 +82,7 @@ MODES = (
         "every tensor at the place that was solved for it, in one arena; for packages, on top of their own mode",
         options=_TUNED,
         trim=True,
-        costs="about 4 MiB for the planner, once for each process; the first run of each input shape is recorded",
+        costs="about half a MiB for the planner, once for each process; the first run of each input shape is recorded",
         needs="Linux and the CPU; elsewhere it falls back to stock, or to the package's mode, and says why",
         avoid="runs take only a few MiB, or shapes hardly ever come again",
     ),
