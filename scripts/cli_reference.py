@@ -21,6 +21,7 @@ is honoured.
 | 1 | a budget or capacity was not met |
 | 2 | wrong usage: an unknown name, a bad number, a file that is not there |
 | 3 | the model, or its run, failed |
+| 130 | interrupted with Ctrl-C |
 """
 
 

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.files import replacing, write_bytes
 from onnxmem.measure.signature import read_signature
-from onnxmem.model.load import all_tensors, external_location, load_proto
+from onnxmem.model.load import all_tensors, external_location, load_proto, refuse_package
 from onnxmem.runtime.build import ORT_LIMIT, SMALLEST, build
 from onnxmem.units import format_bytes
 
@@ -36,6 +36,7 @@ def convert(model: Path | str, to: str, output: Path | str, *, force: bool = Fal
         raise UsageError(f"there is a file '{target}' already", hint="--force replaces it")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"'{target}' is the model itself", hint="choose another name")
+    refuse_package(source)
     size = read_signature(source).file_size
     if to == "ort":
         return (_to_ort(source, target, size),)

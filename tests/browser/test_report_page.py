@@ -80,6 +80,15 @@ def test_pictures_have_words(page: Any) -> None:
     assert all(pictures.nth(k).get_attribute("aria-label") for k in range(pictures.count()))
 
 
+def test_charts_are_drawn_for_the_width_of_a_phone(page: Any) -> None:
+    shown = """kind => [...document.querySelectorAll('.picture.' + kind + ' svg')].map(e =>
+      e.getBoundingClientRect()).filter(box => box.width > 0).map(box => box.right)"""
+    narrow = page.viewport_size["width"] == PHONE[0]
+    assert page.evaluate(shown, "wide" if narrow else "narrow") == []
+    ends = page.evaluate(shown, "narrow" if narrow else "wide")
+    assert len(ends) > 4 and max(ends) <= page.viewport_size["width"]
+
+
 def test_on_paper_nothing_is_clipped_and_all_is_light(browser: Any, report: Path, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": 794, "height": 1123}, color_scheme="dark")
     page.goto(report.as_uri())

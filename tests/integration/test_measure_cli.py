@@ -70,9 +70,26 @@ def test_a_failed_run_prints_what_was_measured_and_exits_3(unimplemented: Path) 
     assert done.returncode == 3
     assert "failed in phase 'load'" in done.stdout and "Telepathy" in done.stdout
     assert "import" in done.stdout and "Traceback" not in done.stdout + done.stderr
+    assert "onnxmem: the process failed in phase 'load': " in done.stderr and "Telepathy" in done.stderr
     document = json.loads(run(unimplemented, "--json").stdout)
     assert document["verdict"]["kind"] == "failed"
     assert document["run_growth_bytes"] is None and "not reached" in document["unknown"]["run_growth_bytes"]
+
+
+def test_a_run_that_failed_took_nothing_that_would_be_a_result(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [7])
+    seven = helper.make_tensor("seven", TensorProto.INT64, [1], [7])
+    graph = helper.make_graph([helper.make_node("Reshape", ["x", "seven"], ["y"])], "g", [x], [y], [seven])
+    model = tmp_path / "seven.onnx"
+    onnx.save_model(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]), model)
+    done = run(model, "--dim", "n=5", "--no-nodes", "--json")
+    assert done.returncode == 3 and "onnxmem: the process failed in phase 'first run'" in done.stderr
+    document = json.loads(done.stdout)
+    assert document["run_growth_bytes"] is None and document["load_growth_bytes"] > 0
+    assert document["unknown"]["run_growth_bytes"] == "the phase 'first run' was not completed"
+    text = run(model, "--dim", "n=5", "--no-nodes").stdout
+    assert "loading took" in text and "running took" not in text
 
 
 def test_names_in_models_are_text(tmp_path: Path) -> None:

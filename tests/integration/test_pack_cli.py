@@ -48,6 +48,16 @@ def test_pack_verify_measure_and_refuse(run: Run, model: Path) -> None:
     assert "is damaged" in err and "Traceback" not in err
 
 
+@pytest.mark.parametrize("mode", ["prepacked", "ort"])
+def test_verbs_that_take_a_model_file_say_which_one_of_a_package(run: Run, model: Path, mode: str) -> None:
+    pack(model, Path("p"), mode=mode)
+    for verb in (("estimate", "p"), ("plan", "p"), ("trace", "p"), ("convert", "p", "--to", "onnx", "-o", "m.onnx")):
+        code, out, err = run(*verb)
+        assert (code, out) == (2, "") and "'p' is a package" in err
+        inside = mode == "prepacked" or verb[0] == "trace"
+        assert ("give the model in it: p/model." if inside else "give the .onnx file it was made from") in err
+
+
 def test_order_and_plans_in_text_and_json(run: Run, model: Path) -> None:
     planned = ("--plan", "x=3x256", "--plan", "x=5x256")
     code, out, err = run("pack", model, "-o", "p", "--dim", "batch=3", "--order", "best", *planned)

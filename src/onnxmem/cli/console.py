@@ -27,7 +27,13 @@ def print_text(renderable: Any) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     # Files and pipes have no width of their own: do not fold long names there.
     console.width = console.width if console.is_terminal else max(console.width, 100)
-    console.print(renderable)
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    # Tables fill their last column with blanks.
+    typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def measure(
     """Measure a model's memory: load and run it in a fresh process, with exact peaks, parts, nodes and latency."""
     from onnxmem import files  # noqa: PLC0415
     from onnxmem.measure.measure import measure as run  # noqa: PLC0415
-    from onnxmem.report.measure_text import measure_text  # noqa: PLC0415
+    from onnxmem.report.measure_text import ending, measure_text  # noqa: PLC0415
     from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.timeline import timeline_chart  # noqa: PLC0415
     from onnxmem.runtime.modes import check_mode  # noqa: PLC0415
@@ -79,4 +79,5 @@ def measure(
     else:
         print_text(measure_text(result))
     if not result.verdict.ok:
+        typer.echo(f"onnxmem: the process {ending(result)}", err=True)
         raise typer.Exit(3)

@@ -32,10 +32,12 @@ def trace(
     """Trace one run: every allocation and free that the model makes, kernels' scratch included."""
     from onnxmem.measure.feeds import make_feeds  # noqa: PLC0415
     from onnxmem.measure.signature import read_signature  # noqa: PLC0415
+    from onnxmem.model.load import refuse_package  # noqa: PLC0415
     from onnxmem.plan.table import write_problem  # noqa: PLC0415
     from onnxmem.runtime.trace import record  # noqa: PLC0415
 
     options.check_html(html)
+    refuse_package(model, ort=True)
     feeds = make_feeds(read_signature(model), options.scenario(model, shape, dim, inputs, None)).arrays
     with stage(f"running {model.name}"):
         found = record(str(model), feeds)

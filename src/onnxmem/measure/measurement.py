@@ -199,6 +199,9 @@ def growth(trial: Trial, first: str, *more: str) -> Bytes:
     if isinstance(start.before, Unknown):
         return start.before
     phases = [start, *(phase for name in more if (phase := trial.phase(name)))]
+    if not trial.verdict.ok and (broken := next((phase for phase in phases if not phase.completed), None)):
+        # What it had taken until then is in the phases; as a result it would look like little.
+        return Unknown(f"the phase '{broken.name}' was not completed")
     peaks = [phase.peak.rss for phase in phases if isinstance(phase.peak.rss, int)]
     return max(0, max(peaks) - start.before) if peaks else Unknown("no peak is known")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,8 +81,24 @@ def _node_texts(node: NodeProto) -> Iterator[object]:
         yield from _graph_texts(graph)
 
 
+def refuse_package(path: Path, *, ort: bool = False) -> None:
+    """Say which file to give instead of a package; `ort`: whether that may be one in ORT format."""
+    manifest = path / "manifest.json"
+    if not manifest.is_file():
+        return
+    try:
+        model = str(json.loads(manifest.read_bytes())["model"])
+    except (OSError, ValueError, KeyError, TypeError):
+        hint = "give the .onnx file in it"
+    else:
+        usable = ort or not model.endswith(".ort")
+        hint = f"give the model in it: {path / model}" if usable else "give the .onnx file it was made from"
+    raise UsageError(f"'{path}' is a package, and this takes a model file", hint=hint)
+
+
 def _parse(path: Path) -> ModelProto:
     try:
+        refuse_package(path)
         if path.exists() and not path.is_file():
             # A device may have no end.
             raise UsageError(f"cannot read '{path}': it is {'a directory' if path.is_dir() else 'not a file'}")

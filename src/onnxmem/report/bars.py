@@ -19,7 +19,7 @@ Row = dict[str, Any]
 Document = Mapping[str, Any]
 
 
-def strategies(activations: Document) -> altair.LayerChart:
+def strategies(activations: Document, *, width: int = WIDTH) -> altair.LayerChart:
     """How near does each strategy come to the lower bound?"""
     alt, bound = _altair(), activations["lower_bound_bytes"]
     plans = activations["strategies"]
@@ -37,10 +37,10 @@ def strategies(activations: Document) -> altair.LayerChart:
     line = rule.mark_rule(stroke=theme.PEAK, strokeWidth=1.5, strokeDash=[5, 4], aria=False).encode(x="x:Q")
     label = rule.mark_text(align="left", baseline="bottom", dx=3, dy=-4, fontSize=11, color=theme.PEAK, aria=False)
     text = alt.value(f"lower bound {format_bytes(bound)}")
-    return bars.finish(line, label.encode(x="x:Q", y=alt.value(0), text=text))
+    return bars.finish(line, label.encode(x="x:Q", y=alt.value(0), text=text), width=width)
 
 
-def side_by_side(compared: Document) -> altair.LayerChart:
+def side_by_side(compared: Document, *, width: int = WIDTH) -> altair.LayerChart:
     """Which of these took how much, in loading and in running?"""
     rows: list[Row] = []
     for bar in compared["bars"]:
@@ -48,7 +48,7 @@ def side_by_side(compared: Document) -> altair.LayerChart:
             if bar[key] is not None:
                 rows.append({"name": _name(bar["name"]), "bytes": bar[key], "group": group})
     colours = {"loading": theme.KINDS[0], "running": theme.KINDS[1]}
-    return _Bars(_altair(), rows, colours, "memory", grouped=True).finish()
+    return _Bars(_altair(), rows, colours, "memory", grouped=True).finish(width=width)
 
 
 def by_size(comparison: Document) -> altair.LayerChart:
@@ -96,8 +96,8 @@ class _Bars:
             base.mark_text(align="left", dx=6, fontSize=11, color=theme.INK, aria=False).encode(**place, text="text:N"),
         ]
 
-    def finish(self, *more: Any) -> altair.LayerChart:
-        chart = self.alt.layer(*self.layers, *more).properties(width=WIDTH, height=self.height, background=theme.PAPER)
+    def finish(self, *more: Any, width: int = WIDTH) -> altair.LayerChart:
+        chart = self.alt.layer(*self.layers, *more).properties(width=width, height=self.height, background=theme.PAPER)
         styled: altair.LayerChart = theme.styled(chart)
         return styled
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from onnxmem.report.cells import words
 from onnxmem.report.documents import estimate_document, plan_document
 from onnxmem.report.release import release_document
 from onnxmem.report.render_json import SCHEMA
-from onnxmem.report.report import Document, Report
+from onnxmem.report.report import Chart, Document, Report, Section
 from onnxmem.report.sections import section
 from onnxmem.report.sections.overview import overview
+from onnxmem.report.timeline import SCALE
 
 
 def make_report(results: Iterable[Any], title: str = "") -> Report:
@@ -30,11 +32,28 @@ def make_report(results: Iterable[Any], title: str = "") -> Report:
     documents = [document_of(result) for result in results]
     if not documents:
         raise UsageError("there is nothing to report", hint="give at least one result")
-    sections = [section(document) for document in documents]
+    sections = _on_one_scale([section(document) for document in documents])
     compared = overview(documents)
     if compared is not None:
         sections.insert(0, compared)
     return Report(words(title, 120) or _title(documents), tuple(sections))
+
+
+def _on_one_scale(sections: list[Section]) -> list[Section]:
+    """Timelines of one model reach equally far up: readers compare them by eye."""
+    tops: dict[str, int] = {}
+    for chart in (chart for each in sections for chart in each.charts if chart.kind == "timeline"):
+        sizes = [phase.get("peak_rss_bytes") or 0 for phase in chart.document["phases"]]
+        sizes += [sample["rss_bytes"] for sample in chart.document["timeline"]]
+        name = str(chart.document["model"])
+        tops[name] = max([tops.get(name, 0), *sizes])
+
+    def scaled(chart: Chart) -> Chart:
+        if chart.kind != "timeline":
+            return chart
+        return replace(chart, document={**chart.document, SCALE: tops[str(chart.document["model"])]})
+
+    return [replace(each, charts=tuple(map(scaled, each.charts))) for each in sections]
 
 
 def document_of(result: Any) -> Document:

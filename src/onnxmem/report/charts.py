@@ -22,16 +22,25 @@ DRAWINGS = {
 """Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
 
 
-def draw(chart: Chart) -> altair.TopLevelMixin:
+NARROW = {"side by side": 230, "strategies": 210, "timeline": 240, "waterfall": 190}
+"""How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
+
+
+def draw(chart: Chart, **more: Any) -> altair.TopLevelMixin:
     """The chart, live: for a dashboard or a notebook, or `save_chart`."""
     place, function = DRAWINGS[chart.kind].split(":")
-    drawn: altair.TopLevelMixin = getattr(importlib.import_module(f"onnxmem.report.{place}"), function)(chart.document)
+    draws = getattr(importlib.import_module(f"onnxmem.report.{place}"), function)
+    drawn: altair.TopLevelMixin = draws(chart.document, **more)
     return drawn
 
 
-def specification(chart: Chart) -> dict[str, Any]:
-    """The same as Vega-Lite, without the title: a page has its own, which wraps, is searched and read aloud."""
+def specification(chart: Chart, width: int | None = None) -> dict[str, Any]:
+    """The same as Vega-Lite, without the title: a page has its own, which wraps, is searched and read aloud.
+
+    `width`: one of NARROW's instead of its own.
+    """
+    more = {} if width is None else {"width": width}
     # Without validation: the parts were checked when they were made, and rows by the thousand take seconds.
-    spec: dict[str, Any] = draw(chart).to_dict(validate=False)
+    spec: dict[str, Any] = draw(chart, **more).to_dict(validate=False)
     spec.pop("title", None)
     return spec

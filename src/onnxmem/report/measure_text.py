@@ -27,7 +27,9 @@ _SHOWN_KINDS = ("import", "load", "steady runs", "release", "trim")
 def measure_text(measurement: Measurement) -> RenderableType:
     """What `onnxmem measure` prints."""
     parts: list[RenderableType] = [*_heading(measurement), "", _phases(measurement), *_footnotes(measurement.phases)]
-    parts += ["", _summary(measurement)]
+    summary = _summary(measurement)
+    if summary.rows:
+        parts += ["", summary]
     kinds = _kinds(measurement.phases)
     if kinds:
         parts += ["", kinds]
@@ -57,11 +59,12 @@ def _heading(measurement: Measurement) -> list[RenderableType]:
     if measurement.planned and measurement.planned["reason"]:
         lines.append(Text(printable(how_planned(measurement.planned)), style="yellow"))
     if not measurement.verdict.ok:
-        lines += ["", Text(f"The process {_ending(measurement)}", style="bold red")]
+        lines += ["", Text(f"The process {ending(measurement)}", style="bold red")]
     return lines
 
 
-def _ending(measurement: Measurement) -> str:
+def ending(measurement: Measurement) -> str:
+    """How and where it ended, and why, in one line."""
     verdict = measurement.verdict
     words = {"out of memory": "ran out of memory", "killed": "was killed"}
     where = f" in phase '{verdict.phase}'" if verdict.phase else ""
@@ -102,8 +105,12 @@ def _footnotes(phases: Sequence[Phase]) -> list[RenderableType]:
 
 def _summary(measurement: Measurement) -> Table:
     table = _table()
-    table.add_row("loading took", _size(measurement.load_growth), "peak RSS while loading − RSS before")
-    table.add_row("running took", _size(measurement.run_growth), "peak RSS in all runs − RSS before the first")
+    for name, took, what in (
+        ("loading took", measurement.load_growth, "peak RSS while loading − RSS before"),
+        ("running took", measurement.run_growth, "peak RSS in all runs − RSS before the first"),
+    ):
+        if measurement.verdict.ok or isinstance(took, int):
+            table.add_row(name, _size(took), what)
     planned = measurement.planned
     if planned and not planned["reason"]:
         table.add_row("its plan takes", format_bytes(planned["plan_bytes"]), how_planned(planned))

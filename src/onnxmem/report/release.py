@@ -104,7 +104,8 @@ def _figures(step: Step) -> list[str]:
 
 
 def _mib(value: Bytes) -> str:
-    return "?" if isinstance(value, Unknown) else f"{value / _MIB:.1f}"
+    # Less than half a tenth below nothing is nothing: adding zero takes the sign off.
+    return "?" if isinstance(value, Unknown) else f"{round(value / _MIB, 1) + 0.0:.1f}"
 
 
 def _step(step: Step) -> dict[str, Any]:

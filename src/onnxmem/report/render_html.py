@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import missing_extra
 from onnxmem.report import theme
-from onnxmem.report.charts import specification
+from onnxmem.report.charts import NARROW, specification
 from onnxmem.report.picture import spec_svg
 from onnxmem.report.report import Chart, Report
 from onnxmem.report.svg import embeddable
@@ -68,7 +68,11 @@ def _style() -> Any:
     return Markup((_PAGE / "report.css").read_text(encoding="utf-8") + dark)
 
 
-def _picture(chart: Chart, prefix: str) -> Any:
+def _picture(chart: Chart, prefix: str) -> list[Any]:
+    """The drawing; and for those that allow it, a second one for narrow screens, of which the page shows one."""
     from markupsafe import Markup  # noqa: PLC0415
 
-    return Markup(embeddable(spec_svg(specification(chart)), prefix))
+    drawn = [embeddable(spec_svg(specification(chart)), prefix)]
+    if width := NARROW.get(chart.kind):
+        drawn.append(embeddable(spec_svg(specification(chart, width)), f"{prefix}narrow-"))
+    return [Markup(svg) for svg in drawn]

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from onnxmem.measure.probes import Bytes
 from onnxmem.report.layout import printable
+from onnxmem.report.sections.share import PAIRED
 from onnxmem.runtime.modes import find_mode
 from onnxmem.share.sharing import Group as Workers
 from onnxmem.share.sharing import Sharing
@@ -30,6 +31,8 @@ def share_text(sharing: Sharing) -> RenderableType:
         groups = [group for group in sharing.groups if group.count == count]
         parts += ["", _memory(sharing, count, groups)]
     parts += ["", _loading(sharing)]
+    if any(sharing.latency_of_stock(group.mode) is not None for group in sharing.groups if group.mode != "stock"):
+        parts.append(Text(PAIRED, style="dim"))
     failures = [f"{group.mode}: {failure}" for group in sharing.groups for failure in group.failures]
     parts += [Text(failure, style="red") for failure in failures]
     parts += ["", *_advice(sharing)]

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT, ROW = 840, 300, 24
 _MIB = 2**20
 _COLOURS = {"file-backed": theme.KINDS[4], "anonymous": theme.KINDS[0]}
+SCALE = "scale_bytes"
+"""In a document: how far the scale is to reach at least, so that several can be compared by eye."""
 Row = dict[str, Any]
 Document = Mapping[str, Any]
 
 
-def timeline_chart(document: Document, *, title: str = "") -> altair.VConcatChart:
+def timeline_chart(document: Document, *, title: str = "", width: int = WIDTH) -> altair.VConcatChart:
     """How did memory go over time, and which phase took how much? Above over time, below phase by phase.
 
     It takes a measurement's document, so that a saved result is drawn as a fresh one is.
@@ -39,7 +41,7 @@ def timeline_chart(document: Document, *, title: str = "") -> altair.VConcatChar
         subtitlePadding=5,
         offset=14,
     )
-    parts = _Timeline(alt, document)
+    parts = _Timeline(alt, document, width)
     views = [parts.over_time(), parts.by_phase()]
     chart = alt.vconcat(*views, spacing=26, title=head, background=theme.PAPER, description=" ".join(lines))
     styled: altair.VConcatChart = theme.styled(chart)
@@ -68,12 +70,13 @@ def summary(document: Document) -> list[str]:
 class _Timeline:
     """The two views; they share the colours and the phases."""
 
-    def __init__(self, alt: Any, document: Document) -> None:
-        self.alt, self.phases, self.samples = alt, document["phases"], document["timeline"]
+    def __init__(self, alt: Any, document: Document, width: int) -> None:
+        self.alt, self.phases, self.samples, self.width = alt, document["phases"], document["timeline"], width
         ends = [_end(phase) for phase in self.phases] + [sample["seconds"] for sample in self.samples]
         self.length = max(max(ends, default=1.0), 1e-3)
         peaks = [phase["peak_rss_bytes"] for phase in self.phases if phase["peak_rss_bytes"] is not None]
-        self.top = max([*peaks, *(sample["rss_bytes"] for sample in self.samples), _MIB]) / _MIB * 1.12
+        most = max([*peaks, *(sample["rss_bytes"] for sample in self.samples), _MIB, document.get(SCALE, 0)])
+        self.top = most / _MIB * 1.12
         self.colours = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
 
     def over_time(self) -> Any:
@@ -81,7 +84,7 @@ class _Timeline:
         x = alt.X(
             "x:Q",
             scale=alt.Scale(domain=[0, self.length], nice=False),
-            axis=alt.Axis(title="seconds", grid=False, tickCount=10),
+            axis=alt.Axis(title="seconds", grid=False, tickCount=max(self.width // 80, 3)),
         )
         scale = alt.Scale(domain=[0, self.top], nice=False)
         y = alt.Y("y:Q", scale=scale, axis=alt.Axis(title="RSS (MiB)", tickCount=6), stack="zero")
@@ -95,7 +98,7 @@ class _Timeline:
         colour = alt.Color("kind:N", scale=self.colours, legend=legend)
         flat = alt.Y("y:Q", scale=scale)
         layers = [area.encode(x=x, y=y, color=colour, order="order:Q"), *self.borders(x), *self.peaks(x, flat)]
-        return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+        return alt.layer(*layers).properties(width=self.width, height=HEIGHT)
 
     def borders(self, x: Any) -> list[Any]:
         """Where phases begin, and the names of those that are wide enough to be named."""
@@ -103,7 +106,7 @@ class _Timeline:
         begins = [{"x": phase["began_seconds"]} for phase in self.phases[1:]]
         names: list[Row] = []
         for phase in self.phases:
-            pixels = phase["seconds"] / self.length * WIDTH
+            pixels = phase["seconds"] / self.length * self.width
             if pixels > (len(phase["name"]) + 2) * CHARACTER:
                 names.append({"x": phase["began_seconds"] + phase["seconds"] / 2, "text": printable(phase["name"])})
         rule = self.chart(begins).mark_rule(stroke=theme.MUTED, strokeWidth=0.7, strokeDash=[2, 3], aria=False)
@@ -115,7 +118,7 @@ class _Timeline:
         rows = [
             {
                 "x": phase["began_seconds"],
-                "x2": max(_end(phase), phase["began_seconds"] + self.length / WIDTH),
+                "x2": max(_end(phase), phase["began_seconds"] + self.length / self.width),
                 "y": phase["peak_rss_bytes"] / _MIB,
             }
             for phase in self.phases
@@ -149,7 +152,7 @@ class _Timeline:
             "x:Q",
             # Room for the numbers beside the longest bar.
             scale=alt.Scale(domain=[0, self.top * 1.1], nice=False),
-            axis=alt.Axis(title="RSS at the end of the phase, and its peak (MiB)", tickCount=8),
+            axis=alt.Axis(title="RSS at the end of the phase, and its peak (MiB)", tickCount=max(self.width // 100, 3)),
             stack="zero",
         )
         y = alt.Y("phase:N", sort=names, axis=alt.Axis(title=None, ticks=False, domain=False, labelColor=theme.INK))
@@ -170,7 +173,7 @@ class _Timeline:
             .mark_text(align="left", dx=7, fontSize=11, color=theme.INK, aria=False)
             .encode(x=flat, y=y, text="text:N"),
         ]
-        return alt.layer(*layers).properties(width=WIDTH, height=ROW * max(len(shown), 1))
+        return alt.layer(*layers).properties(width=self.width, height=ROW * max(len(shown), 1))
 
     def name(self, phase: Document) -> str:
         return printable(phase["name"]) + ("" if phase["completed"] else " (not completed)")

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Document = Mapping[str, Any]
 
 
-def waterfall_chart(document: Document, *, title: str = "") -> altair.Chart:
+def waterfall_chart(document: Document, *, title: str = "", width: int = WIDTH) -> altair.Chart:
     """Which step gave the memory back? One bar for each: what is still resident, and what went.
 
     It takes the document, so that a saved result is drawn as a fresh one is.
@@ -40,7 +40,7 @@ def waterfall_chart(document: Document, *, title: str = "") -> altair.Chart:
         offset=14,
     )
     chart = alt.layer(*_layers(alt, document)).properties(
-        width=WIDTH,
+        width=width,
         height=ROW * (len(document["steps"]) + 2),
         title=head,
         background=theme.PAPER,

@@ -250,3 +250,14 @@ def test_notebooks_show_results_as_reports() -> None:
         assert first and second and "<html" not in first and "<svg" in first and "<b>U" not in first
         ids = [re.findall(r'\bid="([^"]+)"', text) for text in (first, second)]
         assert not set(ids[0]) & set(ids[1])  # two of them may stand in one notebook
+
+
+def test_timelines_of_one_model_have_one_scale() -> None:
+    def tops(*modes: str) -> list[int]:
+        sections = make_report([samples.measure(mode) for mode in modes]).sections
+        charts = [chart for section in sections for chart in section.charts if chart.kind == "timeline"]
+        return [chart.document["scale_bytes"] for chart in charts]
+
+    alone = [*tops("stock"), *tops("planned")]
+    assert tops("stock", "planned") == [max(alone)] * 2
+    assert all("scale_bytes" not in document for document in make_report([samples.measure("stock")]).documents)

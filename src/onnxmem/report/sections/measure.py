@@ -99,7 +99,7 @@ def _facts(document: Document) -> tuple[Fact, ...]:
     if number(document, "latency_seconds") is not None:
         middle = f"median; {format_seconds(spread['min'])} to {format_seconds(spread['max'])}" if spread else "median"
         facts.append(Fact("latency", seconds(document, "latency_seconds"), middle))
-    facts.append(Fact("model file", size(document, "file_bytes"), "with external weights"))
+    facts.append(Fact("model files", size(document, "file_bytes"), "external weights included, if there are any"))
     return tuple(facts)
 
 

@@ -6,6 +6,8 @@ from onnxmem.report.cells import Document, count, known, number, seconds, size, 
 from onnxmem.report.report import Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_inputs, about_machine, few, model
 
+PAIRED = "Latency of stock's: median of the ratios in each turn, not ratio of the medians"
+
 
 def section(document: Document) -> Section:
     """`onnxmem.share/1`."""
@@ -104,4 +106,6 @@ def _notes(document: Document) -> list[str]:
     notes = [words(failure) for group in document["modes"] for failure in group.get("failures") or ()]
     if any(group.get("outputs_equal_stock") is False for group in document["modes"]):
         notes.append("Some modes differ from stock in the last bits of their outputs.")
+    if any(number(g, "latency_of_stock") is not None for g in document["modes"] if g["mode"] != "stock"):
+        notes.append(f"{PAIRED}.")
     return notes + about_inputs(document) + about_machine(document)
