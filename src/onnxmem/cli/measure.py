@@ -19,7 +19,7 @@ def measure(
     inputs: options.FeedArrays = None,
     input_range: options.Ranges = None,
     seed: options.Seed = 0,
-    mode: options.Mode = "stock",
+    mode: options.Mode = None,
     option: options.Settings = None,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 5,
     repeat: Annotated[int, typer.Option(metavar="K", min=1, help="Measure in so many processes.")] = 1,
@@ -44,7 +44,6 @@ def measure(
     from onnxmem.report.measure_text import ending, measure_text  # noqa: PLC0415
     from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.timeline import timeline_chart  # noqa: PLC0415
-    from onnxmem.runtime.modes import check_mode  # noqa: PLC0415
     from onnxmem.units import parse_bytes  # noqa: PLC0415
 
     # All that can be wrong with the request is found before any work is done.
@@ -59,13 +58,12 @@ def measure(
         option,
         ranges=dict(options.parse_range(text) for text in input_range or []),
         seed=seed,
-        mode=mode,
+        mode=options.mode_for(mode, model),
         runs=runs,
         threads=threads,
         timeout=timeout,
         memory_limit=parse_bytes(memory_limit) if memory_limit is not None else None,
     )
-    check_mode(mode, model)
     with stage(f"measuring {model.name}"):
         result = run(scenario, repeat=repeat, nodes=nodes)
     if output is not None:

@@ -81,9 +81,11 @@ ResultFile = Annotated[
 ]
 RunnablePath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .ort file.", show_default=False)]
 Mode = Annotated[
-    str,
+    str | None,
     typer.Option(
-        metavar="MODE", help="How to load and run: stock, tuned, planned, or what the file is for (docs/serving.md)."
+        metavar="MODE",
+        help="How to load and run: stock, tuned, planned, or what the file is for (docs/serving.md).  "
+        "[default: stock; a package's own]",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
@@ -132,6 +134,16 @@ def question(
         alignment=ALIGNMENT if alignment is None else alignment,
         search_time_limit=time_limit,
     )
+
+
+def mode_for(mode: str | None, model: Path) -> str:
+    """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
+    from onnxmem.runtime.modes import check_mode  # noqa: PLC0415
+    from onnxmem.runtime.package import is_package, open_package  # noqa: PLC0415
+
+    if mode is None and is_package(model):
+        return open_package(model).manifest.mode
+    return check_mode(mode or "stock", model).name
 
 
 def scenario(

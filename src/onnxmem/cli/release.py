@@ -16,7 +16,7 @@ def release(
     shape: options.Shapes = None,
     dim: options.Dims = None,
     inputs: options.FeedArrays = None,
-    mode: options.Mode = "stock",
+    mode: options.Mode = None,
     option: options.Settings = None,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 3,
     timeout: options.Timeout = 600.0,
@@ -31,14 +31,14 @@ def release(
     from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.release import release_document, release_text  # noqa: PLC0415
     from onnxmem.report.waterfall import waterfall_chart  # noqa: PLC0415
-    from onnxmem.runtime.modes import check_mode  # noqa: PLC0415
 
     # All that can be wrong with the request is found before any work is done.
     if picture is not None:
         picture_kind(picture)
     options.check_html(html)
-    scenario = options.scenario(model, shape, dim, inputs, option, mode=mode, runs=runs, timeout=timeout)
-    check_mode(mode, model)
+    scenario = options.scenario(
+        model, shape, dim, inputs, option, mode=options.mode_for(mode, model), runs=runs, timeout=timeout
+    )
     with stage(f"letting go of {model.name}"):
         ladder = climb(scenario)
     if picture is not None:
