@@ -36,9 +36,10 @@ def test_pack_verify_measure_and_refuse(run: Run, model: Path) -> None:
     code, out, _ = run("pack", "-o", "p", "--verify", "--json")
     assert code == 0
     assert json.loads(out)["schema"] == "onnxmem.package/1"
-    code, out, _ = run("measure", "p", "--mode", "prepacked", "--json", "--runs", "1")
+    code, out, _ = run("measure", "p", "--json", "--runs", "1")
     assert code == 0
     assert json.loads(out)["verdict"]["kind"] == "ok"
+    assert json.loads(out)["scenario"]["mode"] == "prepacked"  # its own
     weights = Path("p/weights.bin")
     content = bytearray(weights.read_bytes())
     content[1000] ^= 1
