@@ -24,7 +24,7 @@ def test_text_files_and_picture(matmul: Path, tmp_path: Path) -> None:
     done = run(matmul, "--dim", "batch=8", "--runs", "2", "-o", result, "--picture", picture)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert all(len(line.rstrip()) <= 100 for line in lines)
+    assert all(len(line) <= 100 and line == line.rstrip() for line in lines)
     assert any(line.startswith("steady runs") for line in lines)
     assert "peak RSS while loading" in done.stdout and "Nodes to blame" in done.stdout
     assert "The instrument" in done.stdout

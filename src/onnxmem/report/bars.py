@@ -51,7 +51,7 @@ def side_by_side(compared: Document, *, width: int = WIDTH) -> altair.LayerChart
     return _Bars(_altair(), rows, colours, "memory", grouped=True).finish(width=width)
 
 
-def by_size(comparison: Document) -> altair.LayerChart:
+def by_size(comparison: Document, *, width: int = WIDTH) -> altair.LayerChart:
     """Which candidate takes how much at which input size?"""
     rows: list[Row] = []
     candidates = [_name(candidate["name"]) for candidate in comparison["candidates"]]
@@ -62,7 +62,7 @@ def by_size(comparison: Document) -> altair.LayerChart:
                 name = "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
                 rows.append({"name": _name(name), "bytes": value, "group": candidate})
     colours = {name: theme.KINDS[k % len(theme.KINDS)] for k, name in enumerate(dict.fromkeys(candidates))}
-    return _Bars(_altair(), rows, colours, "peak RSS", grouped=True).finish()
+    return _Bars(_altair(), rows, colours, "peak RSS", grouped=True).finish(width=width)
 
 
 class _Bars:

@@ -22,7 +22,7 @@ DRAWINGS = {
 """Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
 
 
-NARROW = {"side by side": 230, "strategies": 210, "timeline": 240, "waterfall": 190}
+NARROW = {"side by side": 230, "sizes": 250, "strategies": 210, "timeline": 240, "waterfall": 190, "workers": 170}
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 

@@ -21,14 +21,14 @@ Row = dict[str, Any]
 Document = Mapping[str, Any]
 
 
-def scaling_chart(comparison: Document, *, title: str = "") -> altair.LayerChart:
+def scaling_chart(comparison: Document, *, title: str = "", width: int = WIDTH) -> altair.LayerChart:
     """How does peak memory grow with the input? Points are measured, lines fitted; dashed is extrapolated.
 
     Takes `onnxmem.compare/1`, fresh or from a file. One size makes no curve: then there are bars.
     """
     title = shorten(printable(title or "Peak memory against input size"), 100)
     if not is_curve(comparison):
-        return by_size(comparison).properties(title=title)
+        return by_size(comparison, width=width).properties(title=title)
     try:
         import altair as alt  # noqa: PLC0415
     except ImportError as error:
@@ -36,13 +36,19 @@ def scaling_chart(comparison: Document, *, title: str = "") -> altair.LayerChart
     names = [each["name"] for each in comparison["candidates"] if any(_measured(each))]
     # Names are the reader's only key: two that look alike after shortening would be one line.
     shown = {name: f"{k + 1}. {shorten(printable(name), 44)}" for k, name in enumerate(names)}
-    x = alt.X("x:Q", axis=alt.Axis(title="elements in the inputs", format="~s"), scale=alt.Scale(zero=True, nice=False))
+    x = alt.X(
+        "x:Q",
+        axis=alt.Axis(title="elements in the inputs", format="~s", tickCount=max(width // 60, 3)),
+        scale=alt.Scale(zero=True, nice=False),
+    )
     y = alt.Y("y:Q", axis=alt.Axis(title="peak RSS (MiB)"), scale=alt.Scale(zero=True))
     colours = alt.Scale(
         domain=list(shown.values()), range=[theme.KINDS[k % len(theme.KINDS)] for k in range(len(shown))]
     )
     colour = alt.Color(
-        "name:N", scale=colours, legend=alt.Legend(title=None, orient="bottom", columns=1, labelLimit=WIDTH - 40)
+        "name:N",
+        scale=colours,
+        legend=alt.Legend(title=None, orient="bottom", columns=1, labelLimit=max(width - 40, 240)),
     )
     layers = []
     for beyond, dash in ((False, [1, 0]), (True, [5, 4])):
@@ -67,7 +73,7 @@ def scaling_chart(comparison: Document, *, title: str = "") -> altair.LayerChart
         offset=14,
     )
     chart = alt.layer(*layers, title=head, background=theme.PAPER, description=" ".join(lines))
-    styled: altair.LayerChart = theme.styled(chart.properties(width=WIDTH, height=HEIGHT))
+    styled: altair.LayerChart = theme.styled(chart.properties(width=width, height=HEIGHT))
     return styled
 
 

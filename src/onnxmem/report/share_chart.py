@@ -20,7 +20,7 @@ _UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 Document = Mapping[str, Any]
 
 
-def share_chart(document: Document) -> altair.LayerChart:
+def share_chart(document: Document, *, width: int = WIDTH) -> altair.LayerChart:
     """How does memory grow with the number of workers? One line for each mode, named at its end.
 
     It takes the document, so that a saved result is drawn as a fresh one is.
@@ -48,7 +48,7 @@ def share_chart(document: Document) -> altair.LayerChart:
     ]
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     dash = alt.condition(alt.datum.mode == FLOOR, alt.value([5, 4]), alt.value([1, 0]))
-    base = alt.Chart(alt.InlineData(values=rows), width=WIDTH, height=HEIGHT)
+    base = alt.Chart(alt.InlineData(values=rows), width=width, height=HEIGHT)
     colour = alt.Color("mode:N", scale=scale, legend=None)
     drawn = base.mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour, strokeDash=dash)
     points = base.mark_point(filled=True, size=55, opacity=1).encode(
@@ -63,7 +63,7 @@ def share_chart(document: Document) -> altair.LayerChart:
         subtitlePadding=5,
         offset=14,
     )
-    chart = alt.layer(drawn, points, *_names(alt, lines, colours, top * 1.05)).properties(
+    chart = alt.layer(drawn, points, *_names(alt, lines, colours, top * 1.05, width)).properties(
         title=head, background=theme.PAPER
     )
     styled: altair.LayerChart = theme.styled(chart)
@@ -89,7 +89,9 @@ def _colours(lines: dict[str, list[tuple[int, int]]]) -> dict[str, str]:
     return colours | ({FLOOR: theme.MUTED} if FLOOR in lines else {})
 
 
-def _names(alt: Any, lines: dict[str, list[tuple[int, int]]], colours: dict[str, str], top: float) -> list[Any]:
+def _names(
+    alt: Any, lines: dict[str, list[tuple[int, int]]], colours: dict[str, str], top: float, width: int
+) -> list[Any]:
     """Each line's name and last value in the right margin, moved apart where lines end together."""
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
     heights = spread([value / top * HEIGHT for value, _ in ends], 16, HEIGHT)
@@ -98,7 +100,7 @@ def _names(alt: Any, lines: dict[str, list[tuple[int, int]]], colours: dict[str,
         text = alt.Chart(alt.InlineData(values=[{}])).mark_text(
             align="left", baseline="middle", dx=12, fontSize=12, color=colours[mode], aria=False
         )
-        place = {"x": alt.value(WIDTH), "y": alt.value(HEIGHT - height)}
+        place = {"x": alt.value(width), "y": alt.value(HEIGHT - height)}
         layers.append(text.encode(**place, text=alt.value(f"{mode}  {format_bytes(value)}")))
     return layers
 

@@ -31,7 +31,7 @@ def share_text(sharing: Sharing) -> RenderableType:
         groups = [group for group in sharing.groups if group.count == count]
         parts += ["", _memory(sharing, count, groups)]
     parts += ["", _loading(sharing)]
-    if any(sharing.latency_of_stock(group.mode) is not None for group in sharing.groups if group.mode != "stock"):
+    if len({g.mode for g in sharing.groups if sharing.latency_of_stock(g.mode) is not None}) > 1:
         parts.append(Text(PAIRED, style="dim"))
     failures = [f"{group.mode}: {failure}" for group in sharing.groups for failure in group.failures]
     parts += [Text(failure, style="red") for failure in failures]

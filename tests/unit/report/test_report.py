@@ -261,3 +261,10 @@ def test_timelines_of_one_model_have_one_scale() -> None:
     alone = [*tops("stock"), *tops("planned")]
     assert tops("stock", "planned") == [max(alone)] * 2
     assert all("scale_bytes" not in document for document in make_report([samples.measure("stock")]).documents)
+
+
+def test_a_share_of_several_modes_says_how_latencies_were_compared() -> None:
+    document = samples.share()
+    modes = [{**group, "latency_of_stock": 1.0} for group in document["modes"]]
+    notes = make_report([{**document, "modes": modes}]).sections[-1].notes
+    assert any("not ratio of the medians" in note for note in notes)

@@ -106,6 +106,6 @@ def _notes(document: Document) -> list[str]:
     notes = [words(failure) for group in document["modes"] for failure in group.get("failures") or ()]
     if any(group.get("outputs_equal_stock") is False for group in document["modes"]):
         notes.append("Some modes differ from stock in the last bits of their outputs.")
-    if any(number(g, "latency_of_stock") is not None for g in document["modes"] if g["mode"] != "stock"):
+    if len({group["mode"] for group in document["modes"] if number(group, "latency_of_stock") is not None}) > 1:
         notes.append(f"{PAIRED}.")
     return notes + about_inputs(document) + about_machine(document)
