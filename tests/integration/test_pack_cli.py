@@ -40,6 +40,8 @@ def test_pack_verify_measure_and_refuse(run: Run, model: Path) -> None:
     assert code == 0
     assert json.loads(out)["verdict"]["kind"] == "ok"
     assert json.loads(out)["scenario"]["mode"] == "prepacked"  # its own
+    code, out, err = run("measure", model, "--mode", "prepacked")
+    assert (code, out) == (2, "") and "holds its weights itself" in err
     weights = Path("p/weights.bin")
     content = bytearray(weights.read_bytes())
     content[1000] ^= 1
