@@ -156,8 +156,9 @@ NB_MODULE(placement, module) {
   module.def("place_in_order", &pl::place_in_order_bound, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"),
              nb::arg("order"), nb::arg("best_fit"), nb::arg("seconds"));
   module.def("search", &pl::search, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"), nb::arg("capacity"),
-             nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"), nb::arg("memory") = 4 << 20);
+             nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"), nb::arg("memory") = pl::kMemory);
   module.def("largest_part", &pl::largest_part, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.def("reduce", &pl::summary, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.attr("MOST_FOR_SEARCH") = pl::kMostForSearch;
+  module.attr("MEMORY") = pl::kMemory;
 }

@@ -16,6 +16,9 @@ struct RaceResult {
 // More buffers than this make the tables of the exact search large and its success unlikely.
 constexpr std::size_t kMostForSearch = 2500;
 
+// Bytes in which a lane remembers what failed. More helps only where far more states fail than fit into it.
+constexpr std::size_t kMemory = std::size_t{4} << 20;
+
 // The same answer for the same seed, number of lanes and memory for each, unless the watch ends it.
 RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch);
 

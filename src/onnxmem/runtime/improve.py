@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import inspect
 import os
 import queue
 import threading
@@ -12,16 +11,12 @@ import time
 import weakref
 
 from onnxmem.errors import OnnxmemError
-from onnxmem.plan.strategies import find
 from onnxmem.runtime.arena import Arena
-from onnxmem.runtime.placing import STRATEGY
 from onnxmem.runtime.placing import improve as longer_search
 from onnxmem.runtime.plans import PlanBook, ShapePlan
 
 # A search cannot be interrupted, but the end of the process must not wait for it: it works in slices of this length.
 _SLICE = 0.5
-# It takes some MiB itself, on top of the arena that it is to make smaller.
-_WORTHWHILE = 2**20
 
 
 class _Improver:
@@ -87,12 +82,9 @@ class _Job:
 
 def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
     """Look for a better plan of this shape for so long, if there can be one."""
-    if shape.placement.peak - shape.placement.bound < _WORTHWHILE:
-        return
     if book.full:
         return  # shapes come and go: each new one would keep a processor busy for another that nobody asks for again
-    can_search = "time_limit" in inspect.signature(find(STRATEGY)).parameters
-    if seconds > 0 and can_search and shape.placement.problem is not None:
+    if seconds > 0 and shape.placement.problem is not None:
         _state["improver"].add(_Job(book, shape, arena, seconds))
 
 

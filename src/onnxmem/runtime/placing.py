@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxmem._native import arena as native
+from onnxmem._native import placement
 from onnxmem.plan.plan import Plan
 from onnxmem.plan.problem import Int64Array, Problem
-from onnxmem.plan.strategies import best, solve  # best is imported now: not in the middle of somebody's first run
+from onnxmem.plan.strategies import solve
 from onnxmem.runtime.trace import OUTLIVES, Trace
 
 # The first plan must not keep the caller waiting. The background has more time, but a search takes memory, too: here
@@ -20,7 +21,6 @@ AT_ONCE = 0.25
 # cost this part of the peak.
 _MANY = 4000
 _HARDLY = 0.004
-STRATEGY = best.__name__.rpartition(".")[2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,15 +67,15 @@ def follow(trace: Trace, placement: Placement, *, guard: int = 0, cut: int | Non
 
 @functools.cache
 def warm_up() -> None:
-    """Place two buffers: the code that does it is in memory before a session is loaded, not in its first run."""
+    """Place two buffers: what does it is imported and in memory before a session is loaded, not in its first run."""
     trace = Trace(*(np.array(column, np.int64) for column in ([64, 128, 64], [0, 1, 3], [2, 4, OUTLIVES])))
     follow(trace, place(trace))
 
 
 def _solve(problem: Problem, seconds: float, seed: int) -> Plan:
     # A search shall not take more than a small part of the memory that it is about.
-    memory = min(best.MEMORY, problem.lower_bound // 32)
-    return solve(problem, STRATEGY, time_limit=seconds, seed=seed, threads=1, memory=memory)
+    memory = min(placement.MEMORY, problem.lower_bound // 32)
+    return solve(problem, "best", time_limit=seconds, seed=seed, threads=1, memory=memory)
 
 
 def _combined(trace: Trace, guard: int, small: Int64Array, plan: Plan) -> Placement:

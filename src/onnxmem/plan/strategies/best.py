@@ -23,12 +23,14 @@ from onnxmem.plan.strategies._hunt import Hunt
 from onnxmem.plan.strategies._minimize import minimize
 from onnxmem.plan.strategies.greedy_by_breadth import widest_step
 
-# Bytes in which each thread remembers what failed. More helps only where far more states fail than fit into it.
-MEMORY = 2**22
-
 
 def plan(
-    problem: Problem, *, time_limit: float = 10.0, seed: int = 0, threads: int | None = None, memory: int = MEMORY
+    problem: Problem,
+    *,
+    time_limit: float = 10.0,
+    seed: int = 0,
+    threads: int | None = None,
+    memory: int = placement.MEMORY,
 ) -> Plan:
     """The smallest plan found within `time_limit` seconds, or the first within the problem's capacity.
 
