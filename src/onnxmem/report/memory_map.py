@@ -44,15 +44,7 @@ def memory_map(
     if dims is not None and len(dims) != len(plan.problem):
         raise UsageError(f"{len(dims)} dims were given for {len(plan.problem)} buffers")
 
-    head = alt.TitleParams(
-        shorten(printable(title), 100) or "Memory map",
-        subtitle=summary(plan),
-        anchor="start",
-        fontSize=16,
-        subtitleFontSize=12,
-        subtitlePadding=5,
-        offset=14,
-    )
+    head = theme.heading(alt, shorten(printable(title), 100) or "Memory map", summary(plan))
     parts = _Map(alt, plan) if plan.peak else None
     views = parts.views(kinds, step_names, dims) if parts else [_message(alt, plan.problem)]
     chart = alt.vconcat(*views, spacing=10, title=head, background=theme.PAPER, description=" ".join(summary(plan)))

@@ -63,15 +63,7 @@ def scaling_chart(comparison: Document, *, title: str = "", width: int = WIDTH) 
     dots = _chart(alt, points).mark_point(filled=True, size=60, opacity=1, aria=False)
     layers.append(dots.encode(x=x, y=y, color=colour, tooltip=["name:N", "size:N", "text:N"]))
     lines = summary(comparison)
-    head = alt.TitleParams(
-        title,
-        subtitle=lines,
-        anchor="start",
-        fontSize=16,
-        subtitleFontSize=12,
-        subtitlePadding=5,
-        offset=14,
-    )
+    head = theme.heading(alt, title, lines)
     chart = alt.layer(*layers, title=head, background=theme.PAPER, description=" ".join(lines))
     styled: altair.LayerChart = theme.styled(chart.properties(width=width, height=HEIGHT))
     return styled

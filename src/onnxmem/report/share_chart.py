@@ -54,15 +54,7 @@ def share_chart(document: Document, *, width: int = WIDTH) -> altair.LayerChart:
     points = base.mark_point(filled=True, size=55, opacity=1).encode(
         x=x, y=y, color=colour, tooltip=["mode:N", "workers:Q", "total:N"]
     )
-    head = alt.TitleParams(
-        f"{shorten(printable(document['model']), 60)}: memory of N workers",
-        subtitle=_summary(document),
-        anchor="start",
-        fontSize=16,
-        subtitleFontSize=12,
-        subtitlePadding=5,
-        offset=14,
-    )
+    head = theme.heading(alt, f"{shorten(printable(document['model']), 60)}: memory of N workers", _summary(document))
     chart = alt.layer(drawn, points, *_names(alt, lines, colours, top * 1.05, width)).properties(
         title=head, background=theme.PAPER
     )

@@ -35,6 +35,13 @@ def text_on(fill: str) -> str:
     return ON_DARK if fill in _DARK_FILLS else ON_LIGHT
 
 
+def heading(alt: Any, title: str, subtitle: Any) -> Any:
+    """The title of a picture, and what it shows in a line or two."""
+    return alt.TitleParams(
+        title, subtitle=subtitle, anchor="start", fontSize=16, subtitleFontSize=12, subtitlePadding=5, offset=14
+    )
+
+
 def dark_style() -> str:
     """CSS that turns a picture drawn in these colours dark where the reader's system is.
 

@@ -32,15 +32,7 @@ def timeline_chart(document: Document, *, title: str = "", width: int = WIDTH) -
     except ImportError as error:
         raise missing_extra("altair", "report") from error
     lines = summary(document)
-    head = alt.TitleParams(
-        shorten(printable(title or document["model"]), 100),
-        subtitle=lines,
-        anchor="start",
-        fontSize=16,
-        subtitleFontSize=12,
-        subtitlePadding=5,
-        offset=14,
-    )
+    head = theme.heading(alt, shorten(printable(title or document["model"]), 100), lines)
     parts = _Timeline(alt, document, width)
     views = [parts.over_time(), parts.by_phase()]
     chart = alt.vconcat(*views, spacing=26, title=head, background=theme.PAPER, description=" ".join(lines))

@@ -30,15 +30,7 @@ def waterfall_chart(document: Document, *, title: str = "", width: int = WIDTH) 
     except ImportError as error:
         raise missing_extra("altair", "report") from error
     lines = summary(document)
-    head = alt.TitleParams(
-        shorten(printable(title or document["model"]), 100),
-        subtitle=lines,
-        anchor="start",
-        fontSize=16,
-        subtitleFontSize=12,
-        subtitlePadding=5,
-        offset=14,
-    )
+    head = theme.heading(alt, shorten(printable(title or document["model"]), 100), lines)
     chart = alt.layer(*_layers(alt, document)).properties(
         width=width,
         height=ROW * (len(document["steps"]) + 2),
