@@ -27,6 +27,8 @@ import sys
 import time
 from typing import Any
 
+from onnxmem.runtime.orphan import die_with
+
 # What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS, PyTorch.
 NO_MEMORY = (
     "MemoryError",
@@ -216,26 +218,6 @@ class Worker:
         self.feeds, self.series = {}, []
         self.outputs = self.session = None
         self.gc.collect()
-
-
-def die_with(parent: int) -> None:
-    """Let the kernel end this process with its parent, however that ends; elsewhere look now and then."""
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415
-
-        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
-    else:
-        import threading  # noqa: PLC0415
-
-        def watch() -> None:
-            while os.getppid() == parent:
-                time.sleep(1)
-            os._exit(1)
-
-        threading.Thread(target=watch, daemon=True).start()
-    # It may have ended before the kernel was told.
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def life_for(task: dict[str, Any]) -> type[Worker]:

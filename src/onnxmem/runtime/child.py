@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+
+from onnxmem.runtime.orphan import die_with
 
 _INTERVAL = 0.05
 
@@ -50,12 +51,7 @@ def run_child(
 def read_task() -> dict[str, Any]:
     """The task of this process, which from now on dies with the one that gave it."""
     task: dict[str, Any] = json.loads(sys.argv[1])
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-    if os.getppid() != task["parent"]:  # it had ended before the kernel was told
-        sys.exit(1)
+    die_with(task["parent"])
     return task
 
 
