@@ -230,7 +230,7 @@ def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | Non
             request.source,
             model,
             request.order,
-            mode=LoadSettings(request.mode.options, request.mode.config),
+            mode=request.mode,
             plain=plain,
             feeds=request.feeds.save(Path(temporary)),
             shapes={name: array.shape for name, array in request.feeds.arrays.items()},
@@ -244,8 +244,7 @@ def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[Mappi
     """Record and solve a run for each combination of shapes, write the plans beside the model, and describe them."""
     if not request.plans:
         return ()
-    mode, plans = request.mode, []
-    loaded = LoadSettings({**settings.options, **mode.options}, {**settings.config, **mode.config})
+    plans, loaded = [], settings.under(request.mode)
     for feeds in request.plans:
         shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in feeds.arrays.items())
         request.progress(f"planning a run with {shapes or 'no inputs'}", 0, 0)

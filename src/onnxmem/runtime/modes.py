@@ -14,6 +14,9 @@ from onnxmem.errors import RuntimeUnsupported, UsageError
 
 Setting = bool | int | float | str
 
+CPU = "CPUExecutionProvider"
+# Every wheel for the CPU lists the second, which calls remote services: all memory is the CPU's.
+CPU_PROVIDERS = (CPU, "AzureExecutionProvider")
 DISABLE_PREPACKING = "session.disable_prepacking"
 MAP_ORT = "session.use_memory_mapped_ort_model"
 ORT_BYTES = "session.use_ort_model_bytes_directly"
@@ -84,7 +87,7 @@ MODES = (
         trim=True,
         costs="about half a MiB for the planner, once for each process; the first run of each input shape is recorded",
         needs="Linux and the CPU; elsewhere it falls back to stock, or to the package's mode, and says why",
-        avoid="runs take only a few MiB, or shapes hardly ever come again",
+        avoid="runs take only a few MiB",
     ),
     Mode(
         "external",

@@ -25,7 +25,7 @@ from onnxmem.model.graph import Graph, Node
 from onnxmem.model.load import subgraphs_of
 from onnxmem.model.model import Model
 from onnxmem.model.weights import is_constant
-from onnxmem.runtime.modes import Setting
+from onnxmem.runtime.modes import Mode, Setting
 from onnxmem.runtime.recording import LoadSettings, Recording, SavedFeeds, record_nodes
 from onnxmem.schedule.orders import find_order
 from onnxmem.schedule.storages import Rules, memory_of
@@ -75,15 +75,15 @@ class Ordered:
 class _Job:
     model: Path
     asked: str
-    mode: LoadSettings
-    """What the mode says, on top of which an order's settings come."""
+    mode: Mode
+    """What it says comes on top of an order's settings."""
     plain: LoadSettings
     """How the model is loaded when its order is ONNX Runtime's."""
     feeds: SavedFeeds
     timeout: float
 
     def record(self, model: Path, settings: LoadSettings) -> Recording:
-        return record_nodes(model, _both(settings, self.mode), self.feeds, timeout=self.timeout)
+        return record_nodes(model, settings.under(self.mode), self.feeds, timeout=self.timeout)
 
 
 def put_in_order(
@@ -91,7 +91,7 @@ def put_in_order(
     model: Path,
     asked: str,
     *,
-    mode: LoadSettings,
+    mode: Mode,
     plain: LoadSettings,
     feeds: SavedFeeds,
     shapes: Mapping[str, tuple[int, ...]],
@@ -243,7 +243,3 @@ def _made(outputs: Iterable[str]) -> str:
 def _known(size: Dim) -> int:
     # What has no number even now counts as nothing in the search; recorded runs have the last word.
     return size if isinstance(size, int) else 0
-
-
-def _both(settings: LoadSettings, mode: LoadSettings) -> LoadSettings:
-    return LoadSettings({**settings.options, **mode.options}, {**settings.config, **mode.config})

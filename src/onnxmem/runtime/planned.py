@@ -19,7 +19,7 @@ from onnxmem.errors import UsageError
 from onnxmem.runtime import bridge
 from onnxmem.runtime.arena import Arena, own_arena
 from onnxmem.runtime.improve import improve
-from onnxmem.runtime.modes import find_mode
+from onnxmem.runtime.modes import CPU, CPU_PROVIDERS, find_mode
 from onnxmem.runtime.options import applied, entries
 from onnxmem.runtime.placing import warm_up
 from onnxmem.runtime.plans import Deviation, PlanBook, RunKey, ShapePlan
@@ -28,8 +28,6 @@ from onnxmem.runtime.trace import Trace
 
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
-_CPU = "CPUExecutionProvider"
-_ALSO_CPU = "AzureExecutionProvider"  # calls of remote services: all memory is the CPU's
 _SHRINK = "memory.enable_memory_arena_shrinkage"
 
 
@@ -70,18 +68,13 @@ class Planner:
 
     def run(self, run: Callable[..., Any], output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run with feeds, which may be arrays or OrtValues."""
-        if run_options is not None and _shrinks(run_options):
-            with self._shrunk(run_options):
-                return self._placed(_key(output_names, feeds), run, output_names, feeds, run_options)
-        return self._placed(_key(output_names, feeds), run, output_names, feeds, run_options)
+        placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
+        return placed(_key(output_names, feeds), run, output_names, feeds, run_options)
 
     def run_bound(self, run: Callable[..., Any], binding: Any, run_options: Any) -> None:
         """Run what is bound."""
-        if run_options is not None and _shrinks(run_options):
-            with self._shrunk(run_options):
-                self._placed(_binding_key(binding), run, binding, run_options)
-            return
-        self._placed(_binding_key(binding), run, binding, run_options)
+        placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
+        placed(_binding_key(binding), run, binding, run_options)
 
     def binding(self, session: Any) -> Binding:
         """A binding of which it knows the shapes."""
@@ -116,13 +109,13 @@ class Planner:
 
     # How.
 
-    @contextmanager
-    def _shrunk(self, run_options: Any) -> Iterator[None]:
-        """Give the arena back after the run, which is what the option asks of ONNX Runtime's own; that is not there."""
+    def _shrunk(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
+        """Run, and give the arena back: what the option asks of ONNX Runtime's own arena, which is not there."""
+        run_options = arguments[-1]
         asked = run_options.get_run_config_entry(_SHRINK)
         run_options.add_run_config_entry(_SHRINK, "")
         try:
-            yield
+            return self._placed(key, run, *arguments)
         finally:
             run_options.add_run_config_entry(_SHRINK, asked)
             self.arena.trim()
@@ -231,10 +224,10 @@ def why_unplannable(options: Any, providers: Any) -> str:
     there = onnxruntime.get_available_providers()  # others are ignored by ONNX Runtime, too, and it says so itself
     for provider in providers or ():
         name = provider if isinstance(provider, str) else provider[0]
-        if name in there and name not in (_CPU, _ALSO_CPU):
-            return f"plans are for {_CPU}, and {name} was asked for"
+        if name in there and name not in CPU_PROVIDERS:
+            return f"plans are for {CPU}, and {name} was asked for"
     if getattr(options, "has_providers", bool)():
-        return f"plans are for {_CPU}, and the session options choose other providers"
+        return f"plans are for {CPU}, and the session options choose other providers"
     return bridge.unsupported()
 
 

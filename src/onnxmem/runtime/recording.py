@@ -16,7 +16,7 @@ from typing import Any
 
 from onnxmem.errors import ModelError
 from onnxmem.runtime.child import last_words, read_task, run_child
-from onnxmem.runtime.modes import Setting
+from onnxmem.runtime.modes import Mode, Setting
 from onnxmem.runtime.trace import Trace
 
 SavedFeeds = Sequence[tuple[str, str]]
@@ -31,6 +31,10 @@ class LoadSettings:
 
     options: Mapping[str, Setting]
     config: Mapping[str, str]
+
+    def under(self, mode: Mode) -> LoadSettings:
+        """With what a mode says on top."""
+        return LoadSettings({**self.options, **mode.options}, {**self.config, **mode.config})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
-from onnxmem.runtime.modes import DISABLE_PREPACKING, Mode, Setting, check_mode, check_version, find_mode, refuse_unsafe
+from onnxmem.runtime.modes import (
+    CPU,
+    CPU_PROVIDERS,
+    DISABLE_PREPACKING,
+    Mode,
+    Setting,
+    check_mode,
+    check_version,
+    find_mode,
+    refuse_unsafe,
+)
 from onnxmem.runtime.options import WATCHED, applied, apply, entries
 from onnxmem.runtime.package import WEIGHTS, Package, open_package
 from onnxmem.runtime.prefault import prefault
@@ -24,9 +34,6 @@ if TYPE_CHECKING:  # what plans is imported where something is planned: it would
     from onnxmem.runtime.session_memory import SessionMemory
     from onnxmem.runtime.trace import Trace
 
-_CPU = "CPUExecutionProvider"
-# Calls of remote services, for models that have such nodes. Every wheel for the CPU lists it as available.
-_AZURE = "AzureExecutionProvider"
 _PLANNED = "planned"
 _WARNED: set[str] = set()
 """Reasons for not planning that were told already: once per process is enough."""
@@ -256,8 +263,8 @@ def _only_cpu(providers: Any, package: Package) -> Any:
     """Packages are optimized for the CPU: others would be given a graph that is not for them."""
     for provider in providers or ():
         name = provider if isinstance(provider, str) else provider[0]
-        if name not in (_CPU, _AZURE):
+        if name not in CPU_PROVIDERS:
             raise RuntimeUnsupported(
-                f"the package '{package.folder}' is for {_CPU}, not for {name}", hint="load the .onnx file instead"
+                f"the package '{package.folder}' is for {CPU}, not for {name}", hint="load the .onnx file instead"
             )
-    return [_CPU]
+    return [CPU]
