@@ -22,10 +22,11 @@ import onnx
 
 from benchmarks.real_models import FetchError, feeds, fetch, find
 from onnxmem import zoo
-from onnxmem.estimate import Question, estimate
+from onnxmem.estimation.estimate import estimate
 from onnxmem.model.model import Model
-from onnxmem.plan.problem import Problem
-from onnxmem.plan.strategies import solve
+from onnxmem.placement.problem import Problem
+from onnxmem.placement.strategies import solve
+from onnxmem.schedule.scheduled import Question
 
 REAL = ("det", "rec", "nsfw", "light_densenet121", "light_inception_v2", "tiny_pron")
 ZOO = {"resnet50": "image=1x3x224x224", "densenet121": "image=1x3x224x224", "unet": "image=1x3x512x512"}

@@ -21,11 +21,11 @@ from typing import Any
 import onnx
 
 from onnxmem import zoo
-from onnxmem.measure.measure import measure
-from onnxmem.measure.measurement import Measurement
-from onnxmem.measure.probes import Bytes
-from onnxmem.measure.scenario import Scenario
-from onnxmem.measure.trial import Phase
+from onnxmem.measurement.measure import measure
+from onnxmem.measurement.measurement import Measurement
+from onnxmem.measurement.scenario import Scenario
+from onnxmem.measurement.trial import Phase
+from onnxmem.unknown import Bytes
 
 _MAPPED = {"session.use_memory_mapped_ort_model": "1", "session.use_ort_model_bytes_for_initializers": "1"}
 _UNPACKED = {"session.disable_prepacking": "1"}

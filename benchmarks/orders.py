@@ -16,13 +16,7 @@ from collections.abc import Iterator
 import onnx
 
 from benchmarks.real_models import FetchError, feeds, fetch, real_models
-from onnxmem import zoo
-from onnxmem.estimate import Question, schedule
-from onnxmem.model.graph import Graph, Node
-from onnxmem.model.model import Model
-from onnxmem.schedule.orders import SIMPLE_ORDERS, find_order
-from onnxmem.schedule.storages import Rules, memory_of
-from onnxmem.schedule.synthetic import (
+from benchmarks.synthetic import (
     as_operators,
     cells,
     chain,
@@ -32,6 +26,12 @@ from onnxmem.schedule.synthetic import (
     series_parallel,
     unet,
 )
+from onnxmem import zoo
+from onnxmem.model.graph import Graph, Node
+from onnxmem.model.model import Model
+from onnxmem.schedule.orders import SIMPLE_ORDERS, find_order
+from onnxmem.schedule.scheduled import Question, schedule
+from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import Workload
 
 ZOO = ("alexnet", "resnet50", "densenet121", "inception", "googlenet", "squeezenet", "shufflenet", "mobilenet", "unet",

@@ -22,10 +22,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.placement_instances import cut_rectangle, random_buffers
-from onnxmem.plan.plan import Plan
-from onnxmem.plan.problem import Problem
-from onnxmem.plan.strategies import solve
-from onnxmem.plan.table import read_problem
+from onnxmem.placement.plan import Plan
+from onnxmem.placement.problem import Problem
+from onnxmem.placement.strategies import solve
+from onnxmem.placement.table import read_problem
 
 
 @dataclass(frozen=True)

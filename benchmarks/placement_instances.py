@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from onnxmem.plan.problem import Buffer, Problem
+from onnxmem.placement.problem import Buffer, Problem
 
 
 def cut_rectangle(

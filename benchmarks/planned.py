@@ -31,7 +31,7 @@ import onnxruntime as ort
 from benchmarks import real_models
 from onnxmem import zoo
 from onnxmem.errors import OnnxmemError
-from onnxmem.pack import pack
+from onnxmem.packing.pack import pack
 from onnxmem.units import format_bytes
 
 MODES = ("stock", "tuned", "planned", "ordered")
@@ -90,7 +90,7 @@ def open_session(path: Path, mode: str, **extra: Any) -> Any:
         options.enable_mem_pattern = options.enable_mem_reuse = False
     if mode not in PLANNED:
         return ort.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    from onnxmem.runtime.session import InferenceSession  # noqa: PLC0415
+    from onnxmem.session.session import InferenceSession  # noqa: PLC0415
 
     if mode == "ordered":
         return InferenceSession(path, options, **extra)
@@ -161,7 +161,7 @@ def latency(key: str, paths: dict[str, Path]) -> dict[str, Any]:
 
 def pipeline(folder: Path) -> dict[str, Any]:
     """Detector, classifier and recognizer in turn in one arena, against the largest of them alone."""
-    from onnxmem.runtime.arena import Arena  # noqa: PLC0415
+    from onnxmem.session.planned.arena import Arena  # noqa: PLC0415
 
     arena = Arena()
     sessions = {key: open_session(locate(key, folder), "planned", arena=arena) for key in PIPELINE}

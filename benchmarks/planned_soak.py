@@ -20,7 +20,7 @@ import numpy as np
 import onnxruntime as ort
 
 from onnxmem import Arena, zoo
-from onnxmem.runtime.session import InferenceSession
+from onnxmem.session.session import InferenceSession
 from onnxmem.units import format_bytes
 
 THREADS = 8

@@ -22,11 +22,10 @@ import onnxruntime as ort
 
 from benchmarks.load_modes import LOAD_MODES, LoadMode, model_files
 from onnxmem import demonstrate_actual_onnx_memory_release, release, zoo
-from onnxmem.measure.ladder import Ladder, climb
-from onnxmem.measure.probes import Bytes
-from onnxmem.measure.rungs import CLOSE, TRIM
-from onnxmem.measure.scenario import Scenario
-from onnxmem.unknown import Unknown
+from onnxmem.measurement.scenario import Scenario
+from onnxmem.releasing.ladder import Ladder, climb
+from onnxmem.releasing.rungs import CLOSE, TRIM
+from onnxmem.unknown import Bytes, Unknown
 
 MIB = 2**20
 

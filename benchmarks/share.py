@@ -18,9 +18,10 @@ from typing import Any
 import onnx
 
 from onnxmem import zoo
-from onnxmem.convert import convert
-from onnxmem.pack import pack
-from onnxmem.share import Sharing, share
+from onnxmem.packing.convert import convert
+from onnxmem.packing.pack import pack
+from onnxmem.sharing.share import share
+from onnxmem.sharing.sharing import Sharing
 
 MIB = 2**20
 MODES = ("stock", "external", "mapped", "prepacked")

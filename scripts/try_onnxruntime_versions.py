@@ -16,7 +16,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (1, 24)
-TESTS = [f"tests/unit/runtime/test_{name}.py" for name in ("planned", "process_end", "session", "order")]
+TESTS = [
+    "tests/unit/session/planned/test_planned.py",
+    "tests/unit/process/test_process_end.py",
+    "tests/unit/session/test_session.py",
+    "tests/unit/packing/test_ordering.py",
+]
 
 
 def releases(wanted: list[str]) -> list[str]:

@@ -13,10 +13,10 @@ from minilm import model_folder
 from rich.console import Console
 
 from onnxmem import compare
-from onnxmem.compare.comparison import Comparison
+from onnxmem.comparison.comparison import Comparison
+from onnxmem.report.charts.picture import save_chart
+from onnxmem.report.charts.scaling import scaling_chart
 from onnxmem.report.compare_text import compare_text
-from onnxmem.report.picture import save_chart
-from onnxmem.report.scaling import scaling_chart
 
 HERE = Path(__file__).parent
 MADE = HERE / "made"

@@ -6,15 +6,11 @@ Names are imported when they are first used, so that `import onnxmem` costs next
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnxmem.compare.best import load_best
-    from onnxmem.compare.compare import compare
-    from onnxmem.convert import convert
-    from onnxmem.demonstrate import demonstrate_actual_onnx_memory_release
+    from onnxmem.comparison.best import load_best
+    from onnxmem.comparison.compare import compare
     from onnxmem.errors import (
         BudgetExceeded,
         ModelError,
@@ -26,73 +22,77 @@ if TYPE_CHECKING:
         SessionLost,
         UsageError,
     )
-    from onnxmem.estimate import Estimate, Question, estimate
-    from onnxmem.measure.measure import measure
-    from onnxmem.measure.measurement import Measurement
-    from onnxmem.measure.release import release
+    from onnxmem.estimation.estimate import Estimate, estimate
+    from onnxmem.measurement.measure import measure
+    from onnxmem.measurement.measurement import Measurement
     from onnxmem.model.model import Model
-    from onnxmem.pack import pack, repack
-    from onnxmem.plan.plan import Plan
-    from onnxmem.plan.problem import Buffer, Problem
-    from onnxmem.plan.strategies import STRATEGIES, solve
-    from onnxmem.plan.table import read_plan, read_problem, write_plan, write_problem
-    from onnxmem.plan.validate import validate
+    from onnxmem.packing.convert import convert
+    from onnxmem.packing.pack import pack, repack
+    from onnxmem.placement.plan import Plan
+    from onnxmem.placement.problem import Buffer, Problem
+    from onnxmem.placement.strategies import STRATEGIES, solve
+    from onnxmem.placement.table import read_plan, read_problem, write_plan, write_problem
+    from onnxmem.placement.validate import validate
+    from onnxmem.releasing.demonstrate import demonstrate_actual_onnx_memory_release
+    from onnxmem.releasing.release import release
+    from onnxmem.releasing.track import track_onnx_runtime_memory_release
     from onnxmem.report.build import make_report
     from onnxmem.report.report import Report
     from onnxmem.report.save import save_report
-    from onnxmem.runtime.arena import Arena
-    from onnxmem.runtime.isolated import IsolatedSession
-    from onnxmem.runtime.package import Package, verify
-    from onnxmem.runtime.session import InferenceSession
-    from onnxmem.share import Sharing, share
-    from onnxmem.track import track_onnx_runtime_memory_release
+    from onnxmem.schedule.scheduled import Question
+    from onnxmem.session.isolated.session import IsolatedSession
+    from onnxmem.session.package import Package, verify
+    from onnxmem.session.planned.arena import Arena
+    from onnxmem.session.session import InferenceSession
+    from onnxmem.sharing.share import share
+    from onnxmem.sharing.sharing import Sharing
     from onnxmem.unknown import Unknown
 
 _HOME = {
-    "Arena": "runtime.arena",
+    "Arena": "session.planned.arena",
     "BudgetExceeded": "errors",
-    "Buffer": "plan.problem",
-    "Estimate": "estimate",
-    "InferenceSession": "runtime.session",
-    "IsolatedSession": "runtime.isolated",
-    "Measurement": "measure.measurement",
+    "Buffer": "placement.problem",
+    "Estimate": "estimation.estimate",
+    "InferenceSession": "session.session",
+    "IsolatedSession": "session.isolated.session",
+    "Measurement": "measurement.measurement",
     "Model": "model.model",
     "ModelError": "errors",
     "OnnxmemError": "errors",
-    "Package": "runtime.package",
-    "Plan": "plan.plan",
+    "Package": "session.package",
+    "Plan": "placement.plan",
     "PlanError": "errors",
-    "Problem": "plan.problem",
-    "Question": "estimate",
+    "Problem": "placement.problem",
+    "Question": "schedule.scheduled",
     "Report": "report.report",
     "RuntimeUnsupported": "errors",
-    "STRATEGIES": "plan.strategies",
+    "STRATEGIES": "placement.strategies",
     "SessionClosed": "errors",
     "SessionError": "errors",
     "SessionLost": "errors",
-    "Sharing": "share",
+    "Sharing": "sharing.sharing",
     "Unknown": "unknown",
     "UsageError": "errors",
-    "compare": "compare.compare",
-    "convert": "convert",
-    "demonstrate_actual_onnx_memory_release": "demonstrate",
-    "estimate": "estimate",
-    "load_best": "compare.best",
+    "compare": "comparison.compare",
+    "convert": "packing.convert",
+    "demonstrate_actual_onnx_memory_release": "releasing.demonstrate",
+    "estimate": "estimation.estimate",
+    "load_best": "comparison.best",
     "make_report": "report.build",
-    "measure": "measure.measure",
-    "pack": "pack",
-    "read_plan": "plan.table",
-    "read_problem": "plan.table",
-    "release": "measure.release",
-    "repack": "pack",
+    "measure": "measurement.measure",
+    "pack": "packing.pack",
+    "read_plan": "placement.table",
+    "read_problem": "placement.table",
+    "release": "releasing.release",
+    "repack": "packing.pack",
     "save_report": "report.save",
-    "share": "share",
-    "solve": "plan.strategies",
-    "track_onnx_runtime_memory_release": "track",
-    "validate": "plan.validate",
-    "verify": "runtime.package",
-    "write_plan": "plan.table",
-    "write_problem": "plan.table",
+    "share": "sharing.share",
+    "solve": "placement.strategies",
+    "track_onnx_runtime_memory_release": "releasing.track",
+    "validate": "placement.validate",
+    "verify": "session.package",
+    "write_plan": "placement.table",
+    "write_problem": "placement.table",
 }
 
 __all__ = [
@@ -153,17 +153,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class _Package(ModuleType):
-    """Keeps `onnxmem.measure` the function after `onnxmem.measure.probes` was imported.
-
-    Importing a submodule binds it to its package under its own name, and some of ours share theirs with what they do.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _HOME or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -17,8 +17,8 @@ from onnx import numpy_helper
 from onnxmem import InferenceSession, compare, load_best, measure, pack
 from onnxmem.errors import BudgetExceeded, ModelError, UsageError
 from onnxmem.report.build import make_report
+from onnxmem.report.charts.scaling import scaling_chart
 from onnxmem.report.save import save_report
-from onnxmem.report.scaling import scaling_chart
 
 COMMAND = str(Path(sys.executable).with_name("onnxmem"))
 QUICK: dict[str, Any] = {"repeat": 1, "repeat_limit": 1, "runs": 1, "advice": False}

@@ -19,10 +19,10 @@ from rich.console import Console
 from benchmarks import real_models
 from onnxmem import Measurement, measure
 from onnxmem.errors import ModelError, UsageError
-from onnxmem.measure import probes
-from onnxmem.measure.trial import PHASES
+from onnxmem.measurement import probes
+from onnxmem.measurement.trial import PHASES
+from onnxmem.report.charts.timeline import timeline_chart
 from onnxmem.report.measure_text import measure_text
-from onnxmem.report.timeline import timeline_chart
 from onnxmem.unknown import Unknown
 
 MIB = 2**20

@@ -9,9 +9,10 @@ import pytest
 
 from benchmarks.real_models import find, real_models
 from onnxmem import zoo
-from onnxmem.estimate import Estimate, Question, estimate
+from onnxmem.estimation.estimate import Estimate, estimate
 from onnxmem.model.model import Model
-from onnxmem.plan.validate import validate
+from onnxmem.placement.validate import validate
+from onnxmem.schedule.scheduled import Question
 from onnxmem.schedule.storages import Rules
 
 MIB = 2**20

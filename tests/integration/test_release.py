@@ -21,11 +21,11 @@ from benchmarks.load_modes import LOAD_MODES, model_files
 from benchmarks.release import cycles, ladder_of
 from onnxmem import zoo
 from onnxmem.errors import ModelError, UsageError
-from onnxmem.measure.ladder import Ladder, climb
-from onnxmem.measure.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
-from onnxmem.measure.scenario import Scenario
+from onnxmem.measurement.scenario import Scenario
+from onnxmem.releasing.ladder import Ladder, climb
+from onnxmem.releasing.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
+from onnxmem.report.charts.waterfall import summary
 from onnxmem.report.release import release_document
-from onnxmem.report.waterfall import summary
 from onnxmem.unknown import Unknown
 
 MIB = 2**20

@@ -17,8 +17,8 @@ import pytest
 
 from examples import pool
 from onnxmem import zoo
-from onnxmem.measure import smaps
-from onnxmem.pack import pack
+from onnxmem.measurement import smaps
+from onnxmem.packing.pack import pack
 
 ROOT = Path(__file__).parents[2]
 MIB = 2**20

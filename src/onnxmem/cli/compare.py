@@ -79,12 +79,12 @@ def compare(
     """Compare models that do the same job: memory, load time and latency, in fresh processes, after checking that
     their answers are the same."""
     from onnxmem import files  # noqa: PLC0415
-    from onnxmem.compare.compare import compare as run  # noqa: PLC0415
-    from onnxmem.compare.sizes import parse_open_shape, parse_sizes  # noqa: PLC0415
+    from onnxmem.comparison.compare import compare as run  # noqa: PLC0415
+    from onnxmem.comparison.sizes import parse_open_shape, parse_sizes  # noqa: PLC0415
     from onnxmem.model.bindings import parse_dim  # noqa: PLC0415
+    from onnxmem.report.charts.picture import picture_kind, save_chart  # noqa: PLC0415
+    from onnxmem.report.charts.scaling import scaling_chart  # noqa: PLC0415
     from onnxmem.report.compare_text import compare_text, has_figures  # noqa: PLC0415
-    from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
-    from onnxmem.report.scaling import scaling_chart  # noqa: PLC0415
     from onnxmem.units import parse_bytes  # noqa: PLC0415
 
     # All that can be wrong with the request is found before any work is done.

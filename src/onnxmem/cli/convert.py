@@ -19,7 +19,7 @@ def convert(
     json: options.Json = False,
 ) -> None:
     """Convert a model: one file, weights in a file beside it, or ONNX Runtime's own format."""
-    from onnxmem.convert import convert as run  # noqa: PLC0415
+    from onnxmem.packing.convert import convert as run  # noqa: PLC0415
     from onnxmem.units import format_bytes  # noqa: PLC0415
 
     with stage(f"converting {model.name}"):

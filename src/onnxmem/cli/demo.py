@@ -13,10 +13,10 @@ from onnxmem.cli.console import print_json, print_text, stage
 
 # What is done to the model after the estimate, in which scenario, with which arguments: a section of the report each.
 STAGES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
-    ("measuring it in a fresh process", "onnxmem.measure.measure:measure", {"mode": "stock"}, {}),
+    ("measuring it in a fresh process", "onnxmem.measurement.measure:measure", {"mode": "stock"}, {}),
     # Its nodes are stock's: they need no second look.
-    ("measuring it inside its plan", "onnxmem.measure.measure:measure", {"mode": "planned"}, {"nodes": False}),
-    ("letting go of it, step by step", "onnxmem.measure.ladder:climb", {"runs": 1}, {}),
+    ("measuring it inside its plan", "onnxmem.measurement.measure:measure", {"mode": "planned"}, {"nodes": False}),
+    ("letting go of it, step by step", "onnxmem.releasing.ladder:climb", {"runs": 1}, {}),
 )
 SHAPE = (1, 3, 512, 512)
 
@@ -33,15 +33,16 @@ def demo(
 
     from onnxmem import zoo  # noqa: PLC0415
     from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.estimate import Question, estimate  # noqa: PLC0415
+    from onnxmem.estimation.estimate import estimate  # noqa: PLC0415
     from onnxmem.files import replacing  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
-    from onnxmem.report.memory_map import memory_map  # noqa: PLC0415
-    from onnxmem.report.picture import save_chart  # noqa: PLC0415
+    from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
+    from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
     from onnxmem.report.save import save_report  # noqa: PLC0415
     from onnxmem.report.sections.overview import MEASURED, stock_against_planned  # noqa: PLC0415
     from onnxmem.report.text import demo_text  # noqa: PLC0415
+    from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
 
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ def _observe(path: Path) -> list[Any]:
     from dataclasses import replace  # noqa: PLC0415
 
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
-    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
 
     scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=3), []
     for what, where, settings, arguments in STAGES:

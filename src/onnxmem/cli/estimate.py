@@ -36,11 +36,11 @@ def estimate(
     json: options.Json = False,
 ) -> None:
     """Estimate a model's memory: weights, activations by strategy, the formula, and what is alive at the peak."""
-    from onnxmem.estimate import estimate as run  # noqa: PLC0415
+    from onnxmem.estimation.estimate import estimate as run  # noqa: PLC0415
+    from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
-    from onnxmem.plan.strategies import STRATEGIES, find  # noqa: PLC0415
+    from onnxmem.placement.strategies import STRATEGIES, find  # noqa: PLC0415
     from onnxmem.report.documents import estimate_document  # noqa: PLC0415
-    from onnxmem.report.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.report.text import estimate_text  # noqa: PLC0415
 
     options.check_html(html)

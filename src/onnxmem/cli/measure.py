@@ -40,10 +40,10 @@ def measure(
 ) -> None:
     """Measure a model's memory: load and run it in a fresh process, with exact peaks, parts, nodes and latency."""
     from onnxmem import files  # noqa: PLC0415
-    from onnxmem.measure.measure import measure as run  # noqa: PLC0415
+    from onnxmem.measurement.measure import measure as run  # noqa: PLC0415
+    from onnxmem.report.charts.picture import picture_kind, save_chart  # noqa: PLC0415
+    from onnxmem.report.charts.timeline import timeline_chart  # noqa: PLC0415
     from onnxmem.report.measure_text import ending, measure_text  # noqa: PLC0415
-    from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
-    from onnxmem.report.timeline import timeline_chart  # noqa: PLC0415
     from onnxmem.units import parse_bytes  # noqa: PLC0415
 
     # All that can be wrong with the request is found before any work is done.

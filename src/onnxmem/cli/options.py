@@ -12,8 +12,8 @@ import typer
 from onnxmem.cli.console import stage
 
 if TYPE_CHECKING:
-    from onnxmem.estimate import Question
-    from onnxmem.measure.scenario import Scenario
+    from onnxmem.measurement.scenario import Scenario
+    from onnxmem.schedule.scheduled import Question
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.", show_default=False)]
 Shapes = Annotated[
@@ -114,9 +114,9 @@ def question(
 ) -> Question:
     """The options as the library's question."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.estimate import ALIGNMENT, Question  # noqa: PLC0415
     from onnxmem.model.bindings import parse_dim, parse_shape, read_feed_shapes  # noqa: PLC0415
     from onnxmem.schedule.orders import check_order_name  # noqa: PLC0415
+    from onnxmem.schedule.scheduled import ALIGNMENT, Question  # noqa: PLC0415
     from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 
     check_order_name(order)
@@ -139,9 +139,9 @@ def question(
 def mode_for(mode: str | None, model: Path) -> str:
     """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.measure.signature import read_signature  # noqa: PLC0415
-    from onnxmem.runtime.modes import FORMS, check_mode  # noqa: PLC0415
-    from onnxmem.runtime.package import is_package, open_package  # noqa: PLC0415
+    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
+    from onnxmem.session.modes import FORMS, check_mode  # noqa: PLC0415
+    from onnxmem.session.package import is_package, open_package  # noqa: PLC0415
 
     if mode is None and is_package(model):
         return open_package(model).manifest.mode
@@ -163,7 +163,7 @@ def scenario(
     **more: Any,
 ) -> Scenario:
     """The options of verbs that run a model, as the library's scenario."""
-    from onnxmem.measure.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
     from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
 
     parsed = [parse_setting(text) for text in settings or []]
@@ -213,7 +213,7 @@ def parse_range(text: str) -> tuple[str, tuple[float, float]]:
 def parse_dtype(text: str) -> tuple[str, str]:
     """Read `ids=int64`."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.measure.feeds import GENERATED  # noqa: PLC0415
+    from onnxmem.measurement.feeds import GENERATED  # noqa: PLC0415
 
     name, separator, dtype = text.rpartition("=")
     if not separator or not name or dtype not in GENERATED:

@@ -58,11 +58,11 @@ def pack(
     """Pack a model: optimized, its weights ready to be mapped, its outputs compared with the original's."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
     from onnxmem.model.bindings import parse_dim, parse_shape, parse_shapes  # noqa: PLC0415
-    from onnxmem.pack import pack as write  # noqa: PLC0415
-    from onnxmem.pack import repack as write_again  # noqa: PLC0415
+    from onnxmem.packing.pack import pack as write  # noqa: PLC0415
+    from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
     from onnxmem.report.packages import package_document, package_text  # noqa: PLC0415
-    from onnxmem.runtime.package import open_package  # noqa: PLC0415
-    from onnxmem.runtime.package import verify as read_all  # noqa: PLC0415
+    from onnxmem.session.package import open_package  # noqa: PLC0415
+    from onnxmem.session.package import verify as read_all  # noqa: PLC0415
 
     if output == Path():
         raise UsageError("say where the package is: -o FOLDER")

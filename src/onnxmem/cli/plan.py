@@ -51,14 +51,14 @@ def plan(
     json: options.Json = False,
 ) -> None:
     """Plan where every buffer lies, prove how good the plan is, and draw it."""
-    from onnxmem.estimate import schedule  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
-    from onnxmem.plan.strategies import find, solve  # noqa: PLC0415
-    from onnxmem.plan.table import is_table, read_problem, write_plan  # noqa: PLC0415
+    from onnxmem.placement.strategies import find, solve  # noqa: PLC0415
+    from onnxmem.placement.table import is_table, read_problem, write_plan  # noqa: PLC0415
+    from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
+    from onnxmem.report.charts.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.documents import plan_document  # noqa: PLC0415
-    from onnxmem.report.memory_map import memory_map  # noqa: PLC0415
-    from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.text import plan_text  # noqa: PLC0415
+    from onnxmem.schedule.scheduled import schedule  # noqa: PLC0415
     from onnxmem.units import parse_bytes  # noqa: PLC0415
 
     # All that can be wrong with the request is found before any work is done.

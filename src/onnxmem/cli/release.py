@@ -27,10 +27,10 @@ def release(
     json: options.Json = False,
 ) -> None:
     """Let go of a model step by step and measure what each step gives back, down to the end of the process."""
-    from onnxmem.measure.ladder import climb  # noqa: PLC0415
-    from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
+    from onnxmem.releasing.ladder import climb  # noqa: PLC0415
+    from onnxmem.report.charts.picture import picture_kind, save_chart  # noqa: PLC0415
+    from onnxmem.report.charts.waterfall import waterfall_chart  # noqa: PLC0415
     from onnxmem.report.release import release_document, release_text  # noqa: PLC0415
-    from onnxmem.report.waterfall import waterfall_chart  # noqa: PLC0415
 
     # All that can be wrong with the request is found before any work is done.
     if picture is not None:

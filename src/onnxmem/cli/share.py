@@ -44,10 +44,10 @@ def share(
     """Share a model between processes: total PSS, private memory, loading and latency of each mode, and the floor."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
     from onnxmem.model.bindings import parse_dim, parse_shape  # noqa: PLC0415
-    from onnxmem.report.picture import picture_kind, save_chart  # noqa: PLC0415
-    from onnxmem.report.share_chart import share_chart  # noqa: PLC0415
+    from onnxmem.report.charts.picture import picture_kind, save_chart  # noqa: PLC0415
+    from onnxmem.report.charts.workers import share_chart  # noqa: PLC0415
     from onnxmem.report.share_text import share_text  # noqa: PLC0415
-    from onnxmem.share import share as run  # noqa: PLC0415
+    from onnxmem.sharing.share import share as run  # noqa: PLC0415
 
     try:
         counts = [int(count) for count in workers.split(",")]

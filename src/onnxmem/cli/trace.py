@@ -12,7 +12,7 @@ from onnxmem.cli import options
 from onnxmem.cli.console import print_json, print_text, stage
 
 if TYPE_CHECKING:
-    from onnxmem.runtime.trace import Trace
+    from onnxmem.session.planned.trace import Trace
 
 
 def trace(
@@ -30,11 +30,11 @@ def trace(
     json: options.Json = False,
 ) -> None:
     """Trace one run: every allocation and free that the model makes, kernels' scratch included."""
-    from onnxmem.measure.feeds import make_feeds  # noqa: PLC0415
-    from onnxmem.measure.signature import read_signature  # noqa: PLC0415
+    from onnxmem.measurement.feeds import make_feeds  # noqa: PLC0415
+    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
     from onnxmem.model.load import refuse_package  # noqa: PLC0415
-    from onnxmem.plan.table import write_problem  # noqa: PLC0415
-    from onnxmem.runtime.trace import record  # noqa: PLC0415
+    from onnxmem.placement.table import write_problem  # noqa: PLC0415
+    from onnxmem.session.planned.trace import record  # noqa: PLC0415
 
     options.check_html(html)
     refuse_package(model, ort=True)

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.estimate import Estimate
-from onnxmem.measure.ladder import Ladder
-from onnxmem.plan.plan import Plan
+from onnxmem.estimation.estimate import Estimate
+from onnxmem.placement.plan import Plan
+from onnxmem.releasing.ladder import Ladder
 from onnxmem.report.cells import words
+from onnxmem.report.charts.timeline import SCALE
 from onnxmem.report.documents import estimate_document, plan_document
 from onnxmem.report.release import release_document
-from onnxmem.report.render_json import SCHEMA
+from onnxmem.report.render.to_json import SCHEMA
 from onnxmem.report.report import Chart, Document, Report, Section
 from onnxmem.report.sections import section
 from onnxmem.report.sections.overview import overview
-from onnxmem.report.timeline import SCALE
 
 
 def make_report(results: Iterable[Any], title: str = "") -> Report:

@@ -8,12 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from onnxmem.compare.comparison import Comparison
-from onnxmem.compare.decide import SAME, WINNER
-from onnxmem.compare.figure import Figure, Known
-from onnxmem.compare.rows import BYTES, SECONDS, Row
-from onnxmem.report.layout import printable
-from onnxmem.report.scaling import error_text, fit_text
+from onnxmem.comparison.comparison import Comparison
+from onnxmem.comparison.decide import SAME, WINNER
+from onnxmem.comparison.figure import Figure, Known
+from onnxmem.comparison.rows import BYTES, SECONDS, Row
+from onnxmem.report.charts.layout import printable
+from onnxmem.report.charts.scaling import error_text, fit_text
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxmem.estimate import Estimate, Scheduled
+from onnxmem.estimation.estimate import Estimate
 from onnxmem.model.dims import Dim
 from onnxmem.model.graph import Tensor
-from onnxmem.plan.plan import Plan
+from onnxmem.placement.plan import Plan
 from onnxmem.schedule.formula import Formula
+from onnxmem.schedule.scheduled import Scheduled
 from onnxmem.schedule.timeline import Span, Timeline
 from onnxmem.unknown import Unknown
 

@@ -8,15 +8,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from onnxmem.measure.measurement import Measurement
-from onnxmem.measure.nodes import RuntimeMemory
-from onnxmem.measure.probes import Bytes
-from onnxmem.measure.smaps import KINDS, Kind
-from onnxmem.measure.trial import Phase
-from onnxmem.report.layout import printable, shorten_path
+from onnxmem.measurement.measurement import Measurement
+from onnxmem.measurement.nodes import RuntimeMemory
+from onnxmem.measurement.smaps import KINDS, Kind
+from onnxmem.measurement.trial import Phase
+from onnxmem.report.charts.layout import printable, shorten_path
 from onnxmem.report.sections.measure import how_planned
 from onnxmem.units import format_bytes
-from onnxmem.unknown import Unknown
+from onnxmem.unknown import Bytes, Unknown
 
 _MIB = 2**20
 _NAME = 32
@@ -201,7 +200,9 @@ def _circumstances(measurement: Measurement) -> list[RenderableType]:
         ),
     ]
     if where.variables:
-        lines.append(Text("set: " + " ".join(f"{name}={printable(v)}" for name, v in where.variables), style="dim"))
+        lines.append(
+            Text("set: " + " ".join(f"{name}={printable(v)}" for name, v in where.variables.items()), style="dim")
+        )
     if trial.limited_by:
         lines.append(f"limit {format_bytes(measurement.scenario.memory_limit or 0)}, enforced by {trial.limited_by}")
     return lines

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from onnxmem.report.layout import printable
-from onnxmem.runtime.package import Package
+from onnxmem.report.charts.layout import printable
+from onnxmem.session.package import Package
 from onnxmem.units import format_bytes
 
 

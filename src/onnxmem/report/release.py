@@ -8,13 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from onnxmem.explain.release import explain_release
-from onnxmem.measure.ladder import Ladder, Step
-from onnxmem.measure.probes import Bytes
-from onnxmem.measure.rungs import ABOUT
-from onnxmem.report.layout import printable
+from onnxmem.releasing.explanation import explain_release
+from onnxmem.releasing.ladder import Ladder, Step
+from onnxmem.releasing.rungs import ABOUT
+from onnxmem.report.charts.layout import printable
 from onnxmem.units import format_bytes
-from onnxmem.unknown import Unknown
+from onnxmem.unknown import Bytes, Unknown
 
 SCHEMA = "onnxmem.release/1"
 _MIB = 2**20

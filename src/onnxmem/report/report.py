@@ -100,6 +100,6 @@ class Report:
         return tuple(section.source for section in self.sections if section.source is not None)
 
     def _repr_html_(self) -> str | None:
-        from onnxmem.report.notebook import fragment  # noqa: PLC0415
+        from onnxmem.report.render.notebook import fragment  # noqa: PLC0415
 
         return fragment(self)

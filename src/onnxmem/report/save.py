@@ -6,10 +6,10 @@ from pathlib import Path
 
 from onnxmem import files
 from onnxmem.errors import UsageError
-from onnxmem.report.render_html import page_template, render_html
-from onnxmem.report.render_json import render_json
-from onnxmem.report.render_markdown import render_markdown
-from onnxmem.report.render_text import render_text
+from onnxmem.report.render.to_html import page_template, render_html
+from onnxmem.report.render.to_json import render_json
+from onnxmem.report.render.to_markdown import render_markdown
+from onnxmem.report.render.to_text import render_text
 from onnxmem.report.report import Report
 
 RENDERERS = {".html": render_html, ".md": render_markdown, ".txt": render_text, ".json": render_json}

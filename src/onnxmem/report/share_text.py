@@ -6,14 +6,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from onnxmem.measure.probes import Bytes
-from onnxmem.report.layout import printable
+from onnxmem.report.charts.layout import printable
 from onnxmem.report.sections.share import PAIRED
-from onnxmem.runtime.modes import find_mode
-from onnxmem.share.sharing import Group as Workers
-from onnxmem.share.sharing import Sharing
+from onnxmem.session.modes import find_mode
+from onnxmem.sharing.sharing import Group as Workers
+from onnxmem.sharing.sharing import Sharing
 from onnxmem.units import format_bytes
-from onnxmem.unknown import Unknown
+from onnxmem.unknown import Bytes, Unknown
 
 
 def share_text(sharing: Sharing) -> RenderableType:

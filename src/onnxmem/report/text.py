@@ -9,13 +9,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from onnxmem.estimate import Estimate, Scheduled
+from onnxmem.estimation.estimate import Estimate
 from onnxmem.model.dims import Dim
 from onnxmem.model.graph import Tensor
-from onnxmem.plan.plan import Plan
-from onnxmem.report.layout import printable, shorten_path
-from onnxmem.report.terminal_map import terminal_map
+from onnxmem.placement.plan import Plan
+from onnxmem.report.charts.layout import printable, shorten_path
+from onnxmem.report.charts.terminal_map import terminal_map
 from onnxmem.schedule.formula import Formula
+from onnxmem.schedule.scheduled import Scheduled
 from onnxmem.schedule.timeline import Span
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown

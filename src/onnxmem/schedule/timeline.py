@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from onnxmem.errors import ModelError
 from onnxmem.model.dims import Dim, evaluate, symbols_of, total
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.schedule.orders import find_order
@@ -39,6 +40,13 @@ class Span:
     size: Dim
     kind: str
     """`activation`, `output` or `input`."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size where all dimensions have numbers."""
+        if not isinstance(self.size, int):
+            raise ModelError(f"the size of '{self.id}' depends on {', '.join(sorted(self.size.symbols))}")
+        return self.size
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from onnxmem.errors import OnnxmemError
-
-if TYPE_CHECKING:
-    from onnxmem.plan.problem import Problem
+from onnxmem.placement.problem import Buffer, Problem
 
 
 @dataclass(frozen=True)
@@ -218,9 +216,6 @@ def peak(workload: Workload, order: Sequence[int]) -> int:
 
 def to_problem(workload: Workload, order: Sequence[int], alignment: int = 1) -> Problem:
     """The placement problem of this order: its buffers, and the scratch of its nodes as buffers of one step."""
-    # Planning comes after scheduling, so this module must be importable without it.
-    from onnxmem.plan.problem import Buffer, Problem  # noqa: PLC0415
-
     names = [storage.name for storage in workload.storages]
     buffers = [Buffer(names[row.storages[0]], row.lower, row.upper, row.size) for row in lifetimes(workload, order)]
     scratch = [

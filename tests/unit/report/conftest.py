@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from onnxmem.plan.plan import Plan
-from onnxmem.plan.problem import Buffer, Problem
-from onnxmem.plan.strategies import solve
+from onnxmem.placement.plan import Plan
+from onnxmem.placement.problem import Buffer, Problem
+from onnxmem.placement.strategies import solve
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x00\n\u202e\ud800"
 

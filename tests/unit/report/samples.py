@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxmem.plan.problem import Buffer, Problem
-from onnxmem.plan.strategies import solve
+from onnxmem.placement.problem import Buffer, Problem
+from onnxmem.placement.strategies import solve
 from onnxmem.report.documents import plan_document
 
 MIB = 2**20

@@ -13,16 +13,16 @@ import pytest
 
 from onnxmem.errors import UsageError
 from onnxmem.report.build import make_report, read_report
-from onnxmem.report.charts import specification
-from onnxmem.report.render_html import render_html
-from onnxmem.report.render_json import render_json
-from onnxmem.report.render_markdown import render_markdown
-from onnxmem.report.render_text import render_text
+from onnxmem.report.charts.drawings import specification
+from onnxmem.report.charts.scaling import scaling_chart
+from onnxmem.report.charts.svg import NotADrawing, embeddable
+from onnxmem.report.render.to_html import render_html
+from onnxmem.report.render.to_json import render_json
+from onnxmem.report.render.to_markdown import render_markdown
+from onnxmem.report.render.to_text import render_text
 from onnxmem.report.report import Report
 from onnxmem.report.save import save_report
-from onnxmem.report.scaling import scaling_chart
 from onnxmem.report.sections import section
-from onnxmem.report.svg import NotADrawing, embeddable
 from onnxmem.zoo import build
 from tests.unit.report import samples
 

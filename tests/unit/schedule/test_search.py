@@ -14,10 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxmem._native import ordering
-from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.schedule.search import best_order, from_wide, native_graph, to_wide
-from onnxmem.schedule.synthetic import (
+from benchmarks.synthetic import (
     as_operators,
     cells,
     chain,
@@ -28,6 +25,9 @@ from onnxmem.schedule.synthetic import (
     unet,
     workload_of,
 )
+from onnxmem._native import ordering
+from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.schedule.search import best_order, from_wide, native_graph, to_wide
 from onnxmem.schedule.workload import Storage, Workload, check_order, dependencies, obeys_glue, peak, settle
 
 from .generators import all_orders, run_and_interrupt, workloads
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
     started = time.perf_counter()
     lines = run_and_interrupt(
         "from onnxmem.schedule.search import best_order\n"
-        "from onnxmem.schedule.synthetic import random_dag\n"
+        "from benchmarks.synthetic import random_dag\n"
         "workload = random_dag(1000, seed=1, reach=60)\n"
         "print('ready', flush=True)\n"
         "result = best_order(workload, time_limit=120)\n"

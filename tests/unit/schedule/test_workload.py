@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.synthetic import chain
 from onnxmem.errors import OnnxmemError
-from onnxmem.schedule.synthetic import chain
 from onnxmem.schedule.workload import (
     Storage,
     Workload,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnxmem.report.cells import UNKNOWN, Document, known, name, number, percent, seconds, shape, size, times, words
+from onnxmem.report.charts.scaling import is_curve, summary
 from onnxmem.report.report import NOT_KNOWN, Cell, Chart, Fact, Section, Table
-from onnxmem.report.scaling import is_curve, summary
 from onnxmem.report.sections.common import about_machine, few
 from onnxmem.units import format_bytes
 

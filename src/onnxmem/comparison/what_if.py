@@ -1,0 +1,56 @@
+"""What would a change to the best candidate save? Another mode is tried, another order is estimated."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from onnxmem.comparison.advice import ESTIMATED, MEASURED, WhatIf
+from onnxmem.comparison.figure import Figure
+from onnxmem.comparison.result import Result, highest
+from onnxmem.comparison.sizes import Size, feeds_for
+from onnxmem.comparison.trials import Conditions, Lives, save_feeds, worker_task
+from onnxmem.errors import OnnxmemError
+from onnxmem.measurement.trial import run_trial
+from onnxmem.model.model import Model
+from onnxmem.schedule.scheduled import Question, schedule
+
+_MODE = "planned"
+_SEARCH = 2.0
+
+
+def try_mode(lives: Lives, result: Result, size: Size, given: Conditions, folder: Path) -> list[WhatIf]:
+    """One more life of a stock candidate, in the mode that works with any file."""
+    candidate, before = lives.candidate, result.at[-1].peak
+    if candidate.mode != "stock" or lives.signature is None:
+        return []
+    place = Path(tempfile.mkdtemp(dir=folder))
+    feeds = save_feeds(feeds_for(lives.signature, size.arrays), place)
+    task = {**worker_task(candidate, feeds, given), "mode": _MODE}
+    try:
+        trial = run_trial(task, timeout=given.timeout, memory_limit=given.memory_limit, model_files=lives.files)
+    except OnnxmemError:
+        return []
+    after = highest(trial)
+    if not trial.verdict.ok or not isinstance(after, int) or not isinstance(before, Figure):
+        return []
+    return [WhatIf("mode", f"Load it in mode {_MODE} ({candidate.name}+{_MODE})", round(before.low - after), MEASURED)]
+
+
+def try_order(lives: Lives, size: Size) -> list[WhatIf]:
+    """What another execution order would save: the bytes alive at the peak, before and after."""
+    path = lives.candidate.path
+    if lives.signature is None or path is None or path.suffix != ".onnx":
+        return []
+    shapes = {name: array.shape for name, array in feeds_for(lives.signature, size.arrays).items()}
+    try:
+        model = Model.open(path)
+        peaks = []
+        for order in ("ort-default", "best"):
+            question = Question(shapes=shapes, dims={}, order=order, search_time_limit=_SEARCH)
+            peaks.append(schedule(model, question).problem.peak_step[1])
+    except OnnxmemError:
+        return []  # advice is extra: that a model cannot be estimated is no reason not to compare it
+    return [
+        WhatIf("order", "Run its nodes in the best order (onnxmem pack --order best)", peaks[0] - peaks[1], ESTIMATED)
+    ]

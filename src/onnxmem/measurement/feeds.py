@@ -1,0 +1,143 @@
+"""What a model is fed: the caller's arrays, or generated ones that fit each input's type, shape and range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxmem.errors import UsageError
+from onnxmem.measurement.scenario import Scenario
+from onnxmem.measurement.signature import Input, Signature
+from onnxmem.model.bindings import bind, default_dimensions, read_feed_shapes
+from onnxmem.model.dims import substitute
+
+Array = npt.NDArray[Any]
+
+_FLOATS = ("float16", "float32", "float64")
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+GENERATED = (*_FLOATS, *_INTEGERS, "bool", "string")
+"""Types that inputs can be generated for."""
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What a model was fed, in words: the arrays themselves may be large."""
+
+    inputs: Mapping[str, tuple[str, tuple[int, ...]]]
+    """Type and shape by input."""
+    given: Mapping[str, int]
+    """Dimensions the caller decided."""
+    assumed: Mapping[str, int]
+    """Dimensions the caller left open, and the numbers used for them."""
+    generated: Mapping[str, str]
+    """What generated inputs hold; empty if the caller gave the arrays."""
+
+
+@dataclass(frozen=True)
+class Feeds:
+    """Arrays for all inputs, and how their sizes were decided."""
+
+    arrays: Mapping[str, Array]
+    given: Mapping[str, int]
+    assumed: Mapping[str, int]
+    generated: Mapping[str, str]
+
+    def described(self) -> Fed:
+        """The same without the arrays."""
+        inputs = {name: (str(array.dtype), array.shape) for name, array in self.arrays.items()}
+        return Fed(inputs, self.given, self.assumed, self.generated)
+
+    def save(self, folder: Path) -> list[tuple[str, str]]:
+        """Write each array to a file of its own; names may hold anything, so the files are numbered."""
+        saved = []
+        for number, (name, array) in enumerate(self.arrays.items()):
+            path = folder / f"input-{number}.npy"
+            np.save(path, array)
+            saved.append((name, str(path)))
+        return saved
+
+
+def make_feeds(signature: Signature, scenario: Scenario) -> Feeds:
+    """The arrays a scenario asks for; whatever does not fit the model is an error that says what would."""
+    known = {value.name: value for value in signature.inputs}
+    for name in scenario.ranges:
+        if name not in known:
+            raise UsageError(f"the model has no input '{name}'", hint=f"it has: {', '.join(known) or 'none'}")
+    if scenario.inputs is not None:
+        return _read(scenario.inputs, signature, scenario)
+    given = bind(signature.shapes, shapes=scenario.shapes, dims=scenario.dims)
+    assumed = {name: n for name, n in default_dimensions(signature.shapes).items() if name not in given}
+    random = np.random.default_rng(scenario.seed)
+    arrays, said = {}, {}
+    for value in signature.inputs:
+        shape = _numbers(value, {**given, **assumed})
+        arrays[value.name], said[value.name] = _generate(value, shape, scenario.ranges.get(value.name), random)
+    return Feeds(arrays, given, assumed, said)
+
+
+def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:
+    shapes = read_feed_shapes(path)
+    known = {value.name: value for value in signature.inputs}
+    missing = [name for name in known if name not in shapes]
+    if missing:
+        raise UsageError(
+            f"'{path.name}' has no array for input '{missing[0]}'", hint=f"it has: {', '.join(shapes) or 'none'}"
+        )
+    ranked = {name: shape for name, shape in shapes.items() if name not in known or known[name].shape is not None}
+    given = bind(signature.shapes, shapes={**ranked, **scenario.shapes}, dims=scenario.dims)
+    arrays = {}
+    with np.load(path, allow_pickle=False) as stored:
+        for name, value in known.items():
+            arrays[name] = stored[name]
+            dtype = "string" if arrays[name].dtype.kind in "US" else arrays[name].dtype.name
+            if value.dtype in GENERATED and dtype != value.dtype:
+                raise UsageError(
+                    f"input '{name}' is {value.dtype}, but '{path.name}' holds {dtype}",
+                    hint=f"convert it with array.astype('{value.dtype}') before saving",
+                )
+    return Feeds(arrays, given, {}, {})
+
+
+def _numbers(value: Input, bindings: Mapping[str, int]) -> tuple[int, ...]:
+    if value.shape is None or not value.dtype:
+        what = "is no tensor" if not value.dtype else "has no declared rank"
+        raise UsageError(f"input '{value.name}' {what}, so nothing can be generated for it", hint="give --inputs")
+    dims = tuple(substitute(dim, bindings) for dim in value.shape)
+    return tuple(dim for dim in dims if isinstance(dim, int))
+
+
+def _generate(
+    value: Input, shape: tuple[int, ...], bounds: tuple[float, float] | None, random: np.random.Generator
+) -> tuple[Array, str]:
+    if bounds is not None and not bounds[0] < bounds[1]:
+        raise UsageError(f"the range of input '{value.name}' is empty: [{bounds[0]:g}, {bounds[1]:g})")
+    try:
+        if value.dtype in _FLOATS:
+            # As images and sound mostly are: small, not negative, and never far from what a network was made for.
+            low, high = bounds or (0.0, 1.0)
+            made = np.asarray(random.uniform(low, high, shape), value.dtype)
+            # Rounding to a short type may reach the upper end, which is outside.
+            return np.minimum(made, np.nextafter(np.asarray(high, value.dtype), low)), f"floats in [{low:g}, {high:g})"
+        if value.dtype in _INTEGERS:
+            # Numbers that select from a table must be in it. Others may be masks, flags or lengths: 0 and 1 are safe.
+            bottom, top = (int(bounds[0]), int(bounds[1])) if bounds else (0, value.table or 2)
+            held = np.iinfo(value.dtype)
+            if bottom < held.min or top - 1 > held.max:
+                raise UsageError(f"input '{value.name}' is {value.dtype}, which does not hold [{bottom}, {top})")
+            top = max(top, bottom + 1)
+            made = np.asarray(random.integers(bottom, top, shape, dtype=np.int64), value.dtype)
+            return made, f"integers in [{bottom}, {top})"
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise UsageError(f"input '{value.name}' cannot be made: {error}") from error
+    if value.dtype == "bool":
+        return np.asarray(random.integers(0, 2, shape), bool), "true and false"
+    if value.dtype == "string":
+        return np.full(shape, "text"), "the word 'text'"
+    raise UsageError(
+        f"input '{value.name}' is {value.dtype}, which NumPy cannot make", hint="give --inputs, or choose another model"
+    )

@@ -1,0 +1,152 @@
+"""What does a model want to be fed, and which files is it made of? An `.onnx` or `.ort` file is looked at, not run."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper
+
+from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
+from onnxmem.model.bindings import input_shapes
+from onnxmem.model.dims import Dim
+from onnxmem.model.dtypes import dtype_name
+from onnxmem.model.load import all_tensors, external_location, load_proto
+from onnxmem.session.package import is_package, open_package
+
+# Operators that hand on the numbers they get, on the way from an input to an embedding table.
+_PASS_ON = {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"}
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input that a caller feeds."""
+
+    name: str
+    dtype: str
+    """As people write it: float32, int64, string; empty if it is no tensor."""
+    shape: tuple[Dim, ...] | None
+    table: int | None = None
+    """The rows of the smallest table that its numbers select from: they must be below this."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The inputs of a model, and its files: itself and its external weights."""
+
+    inputs: tuple[Input, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def shapes(self) -> dict[str, tuple[Dim, ...] | None]:
+        """The inputs' shapes, with free dimensions as symbols."""
+        return {value.name: value.shape for value in self.inputs}
+
+    @property
+    def file_size(self) -> int:
+        """All files together."""
+        return sum(file.stat().st_size for file in self.files)
+
+
+def read_signature(path: Path) -> Signature:
+    """Look into a model file, or into the one of a package."""
+    if is_package(path):
+        package = open_package(path)
+        return replace(read_signature(package.model), files=package.files)
+    if not path.is_file():
+        what = "it is a folder" if path.is_dir() else "there is no such file"
+        raise UsageError(f"cannot read '{path}': {what}")
+    if _is_ort(path):
+        return Signature(_inputs(_ort_inputs(path)), (path,))
+    proto = load_proto(path)
+    tensors = (tensor for tensor in all_tensors(proto) if tensor.data_location == TensorProto.EXTERNAL)
+    files = dict.fromkeys(external_location(tensor, path.parent)[0] for tensor in tensors)
+    return Signature(_inputs(proto), (path, *files))
+
+
+def _inputs(proto: ModelProto) -> tuple[Input, ...]:
+    shapes, tables = input_shapes(proto), dict(_tables(proto))
+    declared = {value.name: value for value in proto.graph.input}
+    return tuple(Input(name, _dtype(declared[name]), shape, tables.get(name)) for name, shape in shapes.items())
+
+
+def _dtype(value: ValueInfoProto) -> str:
+    tensor = value.type.WhichOneof("value") == "tensor_type"
+    return dtype_name(value.type.tensor_type.elem_type) if tensor else ""
+
+
+def _tables(proto: ModelProto) -> Iterator[tuple[str, int]]:
+    """Inputs whose numbers are indices into a constant, and how many rows it has: Gather's first dimension."""
+    rows: Mapping[str, tuple[int, ...]] = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
+    origin = {value.name: value.name for value in proto.graph.input}
+    found: dict[str, int] = {}
+    for node in proto.graph.node:
+        if node.op_type in _PASS_ON and node.input and node.input[0] in origin:
+            origin[node.output[0]] = origin[node.input[0]]
+        if node.op_type == "Gather" and node.input[1] in origin and node.input[0] in rows:
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+            name, size = origin[node.input[1]], rows[node.input[0]][axis]
+            found[name] = min(size, found.get(name, size))
+    yield from found.items()
+
+
+def _is_ort(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(8)[4:] == b"ORTM"
+
+
+def _ort_inputs(path: Path) -> ModelProto:
+    """The inputs of an ORT-format file as a model of nothing else. The file is mapped, and only its ends are read."""
+    try:
+        from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs import InferenceSession  # noqa: PLC0415
+    except ImportError as error:
+        raise RuntimeUnsupported(f"this ONNX Runtime cannot read its own ORT format: {error}") from error
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            content = InferenceSession.InferenceSession.GetRootAsInferenceSession(mapped, 0)
+            return _proto_of(content.Model().Graph())
+    except (AttributeError, TypeError, ValueError, IndexError) as error:
+        raise ModelError(f"'{path}' is not a model in ORT format, or it is truncated") from error
+    except Exception as error:
+        # struct.error, and whatever else reading a damaged flatbuffer comes to.
+        raise ModelError(f"'{path}' is not a model in ORT format, or it is truncated: {error}") from error
+
+
+def _proto_of(graph: Any) -> ModelProto:
+    stored = {graph.Initializers(k).Name() for k in range(graph.InitializersLength())}
+    names = [graph.Inputs(k) for k in range(graph.InputsLength())]
+    args = {graph.NodeArgs(k).Name(): graph.NodeArgs(k) for k in range(graph.NodeArgsLength())}
+    proto = ModelProto()
+    for name in names:
+        if name not in stored:
+            proto.graph.input.append(_value(name.decode(), args[name].Type()))
+    return proto
+
+
+def _value(name: str, kind: Any) -> ValueInfoProto:
+    from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs import (  # noqa: PLC0415
+        DimensionValueType,
+        TensorTypeAndShape,
+        TypeInfoValue,
+    )
+
+    if kind.ValueType() != TypeInfoValue.TypeInfoValue.tensor_type:
+        return ValueInfoProto(name=name)
+    tensor = TensorTypeAndShape.TensorTypeAndShape()
+    tensor.Init(kind.Value().Bytes, kind.Value().Pos)
+    shape = tensor.Shape()
+    if shape is None:
+        return helper.make_tensor_value_info(name, tensor.ElemType(), None)
+    dims: list[int | str | None] = []
+    for position in range(shape.DimLength()):
+        dim = shape.Dim(position).Value()
+        if dim is None or dim.DimType() == DimensionValueType.DimensionValueType.UNKNOWN:
+            dims.append(None)
+        elif dim.DimType() == DimensionValueType.DimensionValueType.VALUE:
+            dims.append(dim.DimValue())
+        else:
+            dims.append(dim.DimParam().decode())
+    return helper.make_tensor_value_info(name, tensor.ElemType(), dims)

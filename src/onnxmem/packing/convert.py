@@ -1,0 +1,116 @@
+"""How do I change a model's file form without packing it? One file, weights beside it, or ONNX Runtime's own format."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from pathlib import Path
+
+import onnx
+from onnx import ModelProto, TensorProto
+
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.files import replacing, write_bytes
+from onnxmem.measurement.signature import read_signature
+from onnxmem.model.load import all_tensors, external_location, load_proto, refuse_package
+from onnxmem.packing.build import ORT_LIMIT, SMALLEST, build
+from onnxmem.units import format_bytes
+
+TARGETS = {
+    "onnx": "one .onnx file with everything in it",
+    "external": "an .onnx file, and beside it one file of weights that can be mapped",
+    "ort": "one .ort file with the optimized graph",
+}
+_PROTOBUF_LIMIT = 2**31
+_PAGE = 4096
+
+
+def convert(model: Path | str, to: str, output: Path | str, *, force: bool = False) -> tuple[Path, ...]:
+    """Write a model in another form, and say which files that took: `convert("m.onnx", "external", "out/m.onnx")`."""
+    source, target = Path(model), Path(output)
+    if to not in TARGETS:
+        raise UsageError(f"there is no form '{to}'", hint=f"known: {', '.join(TARGETS)}")
+    if target.suffix != (".ort" if to == "ort" else ".onnx"):
+        raise UsageError(f"'{target.name}' should end with {'.ort' if to == 'ort' else '.onnx'}")
+    if target.exists() and not force:
+        raise UsageError(f"there is a file '{target}' already", hint="--force replaces it")
+    if target.exists() and source.exists() and target.samefile(source):
+        raise UsageError(f"'{target}' is the model itself", hint="choose another name")
+    refuse_package(source)
+    size = read_signature(source).file_size
+    if to == "ort":
+        return (_to_ort(source, target, size),)
+    proto = load_proto(source)
+    if to == "onnx":
+        return (_to_onnx(proto, source, target, size),)
+    return _to_external(proto, source, target)
+
+
+def _to_ort(source: Path, target: Path, size: int) -> Path:
+    if size > ORT_LIMIT:
+        raise ModelError(f"'{source.name}' has {format_bytes(size)}, and the ORT format ends at 2 GiB")
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=".onnxmem-", dir=target.parent)
+    except OSError as error:
+        raise UsageError(f"cannot write '{target}': {error.strerror}") from error
+    with folder as temporary:
+        build(source, Path(temporary), "ort").replace(target)
+    return target
+
+
+def _to_onnx(proto: ModelProto, source: Path, target: Path, size: int) -> Path:
+    if size >= _PROTOBUF_LIMIT:
+        raise ModelError(f"'{source.name}' has {format_bytes(size)}, and one .onnx file holds less than 2 GiB")
+    onnx.load_external_data_for_model(proto, str(source.parent))
+    for tensor in all_tensors(proto):
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+    write_bytes(target, proto.SerializeToString())
+    return target
+
+
+def _to_external(proto: ModelProto, source: Path, target: Path) -> tuple[Path, ...]:
+    """Weights go first, to a file of a new name: until the model is replaced, the old one keeps its own weights."""
+    old = read_signature(target).files[1:] if target.exists() else ()
+    weights = target.with_suffix(".weights")
+    if weights.exists():
+        weights = target.with_name(f"{target.stem}-{secrets.token_hex(4)}.weights")
+    moved: list[tuple[TensorProto, int, int]] = []
+    with replacing(weights) as temporary, temporary.open("wb") as file:
+        for tensor in all_tensors(proto):
+            content = _content(tensor, source.parent)
+            if content is not None:
+                # A page of its own, so that mapping one weight touches no other; zeros up to there.
+                file.write(bytes(-file.tell() % _PAGE))
+                moved.append((tensor, file.tell(), len(content)))
+                file.write(content)
+    for tensor, offset, length in moved:
+        tensor.ClearField("raw_data")
+        del tensor.external_data[:]
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", weights.name), ("offset", str(offset)), ("length", str(length))):
+            tensor.external_data.add(key=key, value=value)
+    write_bytes(target, proto.SerializeToString())
+    for left in old:
+        if left.suffix == ".weights" and left.stem.startswith(target.stem):
+            left.unlink(missing_ok=True)
+    return target, weights
+
+
+def _content(tensor: TensorProto, folder: Path) -> bytes | None:
+    """The bytes of a weight that is worth a place outside; None for small ones and for types without raw bytes."""
+    if tensor.data_location == TensorProto.EXTERNAL:
+        path, offset, length = external_location(tensor, folder)
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read() if length is None else file.read(length)
+    if tensor.data_type == TensorProto.STRING:
+        return None
+    if not tensor.HasField("raw_data"):
+        # Values in typed fields: the same as raw bytes, once they are read and written again.
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.nbytes < SMALLEST:
+            return None
+        raw = onnx.numpy_helper.from_array(array, tensor.name)
+        tensor.CopyFrom(raw)
+    return tensor.raw_data if len(tensor.raw_data) >= SMALLEST else None

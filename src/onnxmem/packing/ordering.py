@@ -1,0 +1,245 @@
+"""In which order should the nodes of a built model run, and does ONNX Runtime keep to it?
+
+    record the source and what was built ─▶ search, with measured scratch ─▶ write, record ─▶ keep what needs least
+
+A file whose nodes stand in the wanted order runs in it, if the session is told not to change the graph and to take
+whatever is ready in the order of the file. Every claim is checked on real runs: how much the run needs by its trace,
+and the order itself by the profiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto
+
+from onnxmem.files import replacing
+from onnxmem.model.bindings import bind
+from onnxmem.model.dims import Dim
+from onnxmem.model.graph import Graph, Node
+from onnxmem.model.load import subgraphs_of
+from onnxmem.model.model import Model
+from onnxmem.model.weights import is_constant
+from onnxmem.packing.recording import LoadSettings, Recording, SavedFeeds, record_nodes
+from onnxmem.schedule.orders import find_order
+from onnxmem.schedule.storages import Rules, memory_of
+from onnxmem.schedule.workload import peak
+from onnxmem.session.modes import Mode, Setting
+from onnxmem.units import format_bytes
+
+DEFAULT, PRIORITY = "ort-default", "ort-priority"
+KEEP_OPTIONS: Mapping[str, Setting] = {
+    "graph_optimization_level": "ORT_DISABLE_ALL",
+    "execution_order": "PRIORITY_BASED",
+}
+# What ONNX Runtime would change even so.
+KEEP_CONFIG: Mapping[str, str] = {"session.disable_quant_qdq": "1", "session.disable_aot_function_inlining": "1"}
+# They run as soon as they can, wherever they stand.
+_EAGER = ("Shape", "Size")
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The order a package runs in, and what it takes."""
+
+    asked: str
+    name: str
+    """The order that was kept: the one asked for, or one that ONNX Runtime makes itself."""
+    default_bound: int
+    """What a run of the source needs at least in ONNX Runtime's order, scratch included, outputs not: by its trace."""
+    bound: int
+    """The same for the package in this one. ONNX Runtime's order of what it has written is not that of the source."""
+    verified: bool
+    """Whether the order that was written is the one that nodes ran in. If not, it is not in the package."""
+    settings: LoadSettings
+    """What a session must be told to keep it."""
+    note: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "asked": self.asked,
+            "name": self.name,
+            "default_bound_bytes": self.default_bound,
+            "bound_bytes": self.bound,
+            "verified": self.verified,
+        }
+
+
+@dataclass(frozen=True)
+class _Job:
+    model: Path
+    asked: str
+    mode: Mode
+    """What it says comes on top of an order's settings."""
+    plain: LoadSettings
+    """How the model is loaded when its order is ONNX Runtime's."""
+    feeds: SavedFeeds
+    timeout: float
+
+    def record(self, model: Path, settings: LoadSettings) -> Recording:
+        return record_nodes(model, settings.under(self.mode), self.feeds, timeout=self.timeout)
+
+
+def put_in_order(
+    source: Path,
+    model: Path,
+    asked: str,
+    *,
+    mode: Mode,
+    plain: LoadSettings,
+    feeds: SavedFeeds,
+    shapes: Mapping[str, tuple[int, ...]],
+    seconds: float,
+    timeout: float,
+    progress: Callable[[str], None],
+) -> Ordered:
+    """Rewrite what was built of `source` so that its nodes run in the order asked for, if they need less in it.
+
+    Only the nodes of the main graph move; weights are not read. `mode` is what the model's mode tells a session,
+    `plain` what it is told without an order. The search takes up to `seconds`.
+    """
+    job = _Job(model, asked, mode, plain, feeds, timeout)
+    proto = onnx.load_model(model, load_external_data=False)
+    _name_nodes(proto)
+    with replacing(model) as temporary:
+        temporary.write_bytes(proto.SerializeToString())
+    progress("recording runs in ONNX Runtime's order")
+    before = job.record(source, LoadSettings({}, {}))
+    first = job.record(model, plain)
+    default = Ordered(asked, DEFAULT, before.trace.bound(), first.trace.bound(), True, plain)
+    progress(f"searching the order '{asked}'")
+    written = _search(job, proto, first, shapes, seconds)
+    candidates = {asked: written} if asked != DEFAULT and written else {}
+    if asked == "best":
+        candidates[PRIORITY] = [_made(node.output) for node in _movable(proto)]
+    return _choose(job, proto, default, candidates, progress)
+
+
+def _choose(
+    job: _Job,
+    proto: ModelProto,
+    default: Ordered,
+    candidates: Mapping[str, list[str]],
+    progress: Callable[[str], None],
+) -> Ordered:
+    """Record a run in each order; the one that needs least is written, if it needs less than ONNX Runtime's."""
+    kept, spoiled = default, ""
+    keep = LoadSettings({**job.plain.options, **KEEP_OPTIONS}, {**job.plain.config, **KEEP_CONFIG})
+    trial = job.model.with_name(f"ordered-{job.model.name}")
+    for name, order in candidates.items():
+        progress(f"recording a run in the order '{name}'")
+        names = _write(proto, order, trial)
+        run = job.record(trial, keep)
+        difference, bound = _difference(names, run.ran), run.trace.bound()
+        # What ONNX Runtime makes of its own file may by chance be as good as what was asked for.
+        as_good = name == job.asked and bound == kept.bound < default.default_bound
+        if difference:
+            spoiled = difference if name == job.asked else spoiled
+        elif bound < kept.bound or as_good:
+            kept = replace(kept, name=name, bound=bound, settings=keep)
+            trial.replace(job.model)
+        trial.unlink(missing_ok=True)
+    return replace(kept, verified=kept.name != DEFAULT or not spoiled, note=_note(job.asked, kept, spoiled))
+
+
+def _note(asked: str, kept: Ordered, spoiled: str) -> str:
+    """What a user should know who gets another order than the one asked for."""
+    if kept.name == asked:
+        return ""
+    if spoiled:
+        return f"ONNX Runtime does not keep to the order '{asked}': {spoiled}; the package runs in '{kept.name}'"
+    return f"the order '{asked}' needs no less than '{kept.name}', {format_bytes(kept.bound)}, which is kept"
+
+
+def _search(
+    job: _Job, proto: ModelProto, first: Recording, shapes: Mapping[str, tuple[int, ...]], seconds: float
+) -> list[str]:
+    """The order asked for, by the nodes' first outputs; nothing if already on paper it is worse than ONNX Runtime's."""
+    graph = _graph(job.model, proto, shapes)
+    names = {_made(node.output): node.name for node in _movable(proto)}
+    if not names.keys() <= {_made(node.outputs) for node in graph.nodes}:
+        return []  # ONNX Runtime makes other nodes of them even now, so that an order says nothing
+
+    def name(node: Node) -> str:
+        return names.get(_made(node.outputs), "")
+
+    # Outputs are the caller's: they are outside of the arena in any order.
+    uncounted = frozenset(graph.outputs)
+    workload = memory_of(
+        graph, Rules(), number=_known, scratch=lambda node: first.scratch.get(name(node), 0), uncounted=uncounted
+    ).workload
+    found = find_order(job.asked, graph, workload, time_limit=seconds)
+    step = {name: position for position, name in enumerate(first.ran)}
+    default = sorted(range(len(graph.nodes)), key=lambda position: step.get(name(graph.nodes[position]), -1))
+    if found.peak > peak(workload, default):
+        return []
+    return [_made(graph.nodes[position].outputs) for position in found.order]
+
+
+def _graph(model: Path, proto: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    """The graph as ONNX Runtime sees it when it loads this very file, numbered as it counts: by place."""
+    read = Model.open(model)
+    declared = {name: shape for name, shape in shapes.items() if read.inputs.get(name) is not None}
+    graph = read.graph(bind(read.inputs, shapes=declared), level="disabled")
+    place = {_made(node.output): position for position, node in enumerate(proto.graph.node)}
+    nodes = (replace(node, index=place.get(_made(node.outputs), node.index)) for node in graph.nodes)
+    return replace(graph, nodes=tuple(sorted(nodes, key=lambda node: node.index)), numbering="file")
+
+
+def _write(proto: ModelProto, order: list[str], path: Path) -> list[str]:
+    """Write the model with its nodes in this order; what the order does not mention stays first. Their names."""
+    place = {output: position for position, output in enumerate(order)}
+    nodes = sorted(proto.graph.node, key=lambda node: place.get(_made(node.output), -1))
+    ordered = ModelProto()
+    ordered.CopyFrom(proto)
+    del ordered.graph.node[:]
+    ordered.graph.node.extend(nodes)
+    path.write_bytes(ordered.SerializeToString())
+    return [node.name for node in _movable(ordered) if node.op_type not in _EAGER]
+
+
+def _difference(written: list[str], ran: tuple[str, ...]) -> str:
+    """Where a run left the order that was written; empty if it did not."""
+    known = set(written)
+    main = [name for name in ran if name in known]  # the others are in subgraphs, or run wherever they can
+    for expected, found in zip(written, main, strict=False):
+        if expected != found:
+            return f"'{found}' ran where '{expected}' should have"
+    return f"'{written[len(main)]}' did not run" if len(main) < len(written) else ""
+
+
+def _name_nodes(proto: ModelProto) -> None:
+    """Give every node of the main graph a name of its own: the profiler knows nodes by nothing else."""
+    taken = {node.name for node in _all_nodes(proto.graph)} | {""}
+    seen = {node.name for top in proto.graph.node for graph in subgraphs_of(top) for node in _all_nodes(graph)} | {""}
+    fresh = (name for number in count() if (name := f"node_{number}") not in taken)
+    for node in proto.graph.node:
+        if node.name in seen:
+            node.name = next(fresh)
+        seen.add(node.name)
+
+
+def _all_nodes(graph: GraphProto) -> list[NodeProto]:
+    inner = [node for top in graph.node for sub in subgraphs_of(top) for node in _all_nodes(sub)]
+    return [*graph.node, *inner]
+
+
+def _movable(proto: ModelProto) -> list[NodeProto]:
+    """All but constants, which do not run."""
+    return [node for node in proto.graph.node if not is_constant(node)]
+
+
+def _made(outputs: Iterable[str]) -> str:
+    """What a node is known by, whatever it is called: the first thing it makes."""
+    return next(filter(None, outputs), "")
+
+
+def _known(size: Dim) -> int:
+    # What has no number even now counts as nothing in the search; recorded runs have the last word.
+    return size if isinstance(size, int) else 0

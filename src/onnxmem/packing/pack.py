@@ -1,0 +1,321 @@
+"""How do I make a package, so that many processes share one copy of the weights?
+
+    request ─▶ build (ONNX Runtime writes) ─▶ order, plans ─▶ hash ─▶ check (outputs equal) ─▶ manifest ─▶ rename
+
+All of it happens in a folder beside the target that gets its name only at the very end, as a whole: a kill at any
+moment leaves the old package, the new one, or none, and the next `pack` clears away what was left.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.folders import replacing_folder, sync
+from onnxmem.measurement.feeds import Feeds, make_feeds
+from onnxmem.measurement.scenario import Scenario
+from onnxmem.measurement.signature import Signature, read_signature
+from onnxmem.measurement.trial import Trial, run_trial
+from onnxmem.packing.build import ORT_LIMIT, build, load_options
+from onnxmem.packing.contents import always_read, describe_weights
+from onnxmem.packing.ordering import Ordered, put_in_order
+from onnxmem.packing.recording import LoadSettings, record_plan
+from onnxmem.schedule.orders import check_order_name
+from onnxmem.session.cpu import this_cpu
+from onnxmem.session.modes import DISABLE_PREPACKING, MODES, Mode, Setting, check_version, find_mode
+from onnxmem.session.package import MANIFEST, PLANS, Manifest, Package, StoredFile, is_package, open_package, stored
+from onnxmem.units import format_bytes
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how many bytes of it are, and of how many (0 where nobody knows)."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""One combination of input shapes."""
+
+# Searches end sooner where there is nothing better to be found.
+ORDER_SECONDS, PLAN_SECONDS = 10.0, 10.0
+
+PACKABLE = tuple(mode for mode in MODES if mode.form != "any")
+
+
+@dataclass(frozen=True)
+class _Request:
+    source: Path
+    folder: Path
+    mode: Mode
+    scenario: Scenario
+    signature: Signature
+    feeds: Feeds
+    order: str | None
+    plans: tuple[Feeds, ...]
+    progress: Progress
+
+
+def pack(
+    model: Path | str,
+    folder: Path | str,
+    mode: str = "prepacked",
+    *,
+    order: str | None = None,
+    plans: Iterable[Shapes] = (),
+    force: bool = False,
+    progress: Progress | None = None,
+    **inputs: Any,
+) -> Package:
+    """Write a package of a model, checked to give the same outputs: `pack("model.onnx", "model.pack")`.
+
+    An existing package is replaced only with `force`, and anything else that is there never. The check runs the model
+    on generated inputs in fresh processes; `inputs` (shapes, dims, inputs, ranges, seed: the fields of a Scenario)
+    say on which. With `order` ("best", or another name of `onnxmem plan --order`) its nodes run in that order, if that
+    needs less memory on these inputs than ONNX Runtime's own. For each combination of input shapes in `plans` the
+    places of all tensors are solved now, so that the first run of a planned session is already planned.
+    """
+    source, target, chosen = Path(model), Path(folder), find_mode(mode)
+    _check_target(target, force=force)
+    if chosen.form == "any":
+        names = ", ".join(mode.name for mode in PACKABLE)
+        raise UsageError(f"mode '{mode}' loads the model as it is, there is nothing to pack", hint=f"choose {names}")
+    _check_order(order, chosen)
+    import onnxruntime  # noqa: PLC0415
+
+    check_version(chosen, onnxruntime.__version__)
+    plans = tuple(plans)
+    if plans and not any(inputs.get(name) for name in ("shapes", "dims", "inputs")):
+        inputs["shapes"] = plans[0]  # the one shape that is known to matter
+    scenario = Scenario(source, mode="stock", runs=1, **inputs)
+    signature = read_signature(source)
+    feeds = make_feeds(signature, scenario)
+    planned = _plan_feeds(signature, scenario, feeds, plans)
+    request = _Request(
+        source, target, chosen, scenario, signature, feeds, order, planned, progress or (lambda *_: None)
+    )
+    _check_room(request)
+    with replacing_folder(target) as temporary:
+        _write(request, temporary, onnxruntime.__version__)
+    return open_package(target)
+
+
+def repack(folder: Path | str, model: Path | str | None = None, **settings: Any) -> Package:
+    """Make a package again for this ONNX Runtime and CPU, in its mode and order and with plans for the same shapes.
+
+    `model` says where its source is now, if it has moved; `settings` are those of `pack`, and have precedence.
+    """
+    package = open_package(Path(folder))
+    made = package.manifest
+    source = Path(model) if model is not None else Path(made.source_path)
+    if not source.is_file():
+        raise UsageError(
+            f"the model that '{folder}' was made from is not at '{source}' any more", hint="say where it is now"
+        )
+    if model is None and stored(source).sha256 != made.source[0].sha256:
+        raise UsageError(
+            f"'{source}' is not the model that '{folder}' was made from any more",
+            hint=f"if the new one is meant: onnxmem pack {source} -o {folder} --force",
+        )
+    if made.order is not None:
+        settings.setdefault("order", made.order["asked"])
+        if not any(settings.get(name) for name in ("shapes", "dims", "inputs")):
+            # An order is the best one for certain shapes.
+            declared, fed = read_signature(source).shapes, made.verified["inputs"]
+            settings["shapes"] = {n: tuple(fed[n]["shape"]) for n in fed if declared.get(n) is not None}
+    settings.setdefault("plans", [{n: tuple(dims) for n, dims in plan["inputs"].items()} for plan in made.plans])
+    return pack(source, folder, made.mode, force=True, **settings)
+
+
+def _check_target(target: Path, *, force: bool) -> None:
+    if not target.parent.is_dir():
+        raise UsageError(f"cannot write '{target}': there is no folder '{target.parent}'")
+    if not target.exists() and not target.is_symlink():
+        return
+    if not target.is_dir() or target.is_symlink():
+        raise UsageError(f"'{target}' is there already, and it is no package", hint="choose another name")
+    if not any(target.iterdir()):
+        return
+    if not is_package(target):
+        raise UsageError(f"'{target}' holds other things than a package", hint="choose another folder")
+    if not force:
+        raise UsageError(f"there is a package in '{target}' already", hint="--force replaces it")
+
+
+def _check_order(order: str | None, mode: Mode) -> None:
+    if order is None:
+        return
+    check_order_name(order)
+    if mode.form == "ort":
+        raise UsageError(
+            f"an order needs a package of mode prepacked, external or mapped: '{mode.name}' keeps its own",
+            hint="choose one of them, or leave out --order",
+        )
+
+
+def _plan_feeds(signature: Signature, scenario: Scenario, feeds: Feeds, plans: Iterable[Shapes]) -> tuple[Feeds, ...]:
+    """Inputs for each combination of shapes; what the caller gave is used where it has the shape that is wanted."""
+    made: dict[tuple[tuple[int, ...], ...], Feeds] = {}
+    for shapes in plans:
+        generated = make_feeds(signature, replace(scenario, shapes=dict(shapes), dims={}, inputs=None))
+        arrays = {n: feeds.arrays[n] if feeds.arrays[n].shape == a.shape else a for n, a in generated.arrays.items()}
+        made[tuple(array.shape for array in arrays.values())] = replace(generated, arrays=arrays)
+    return tuple(made.values())
+
+
+def _check_room(request: _Request) -> None:
+    """Ask for the room before the work; it is at least what the model takes, and for packed weights up to twice."""
+    size, form = request.signature.file_size, request.mode.form
+    if form == "ort" and size > ORT_LIMIT:
+        raise ModelError(
+            f"'{request.source.name}' has {format_bytes(size)}, and the ORT format ends at 2 GiB",
+            hint="choose mode prepacked, external or mapped",
+        )
+    free = shutil.disk_usage(request.folder.parent).free
+    if free < size:
+        raise UsageError(
+            f"there is no room for a package of '{request.source.name}' in '{request.folder.parent}': "
+            f"it needs {format_bytes(size)} or more, and {format_bytes(free)} are free"
+        )
+
+
+def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
+    sources = _hashed(request, "reading", request.signature.files)
+    expected = request.signature.file_size * (2 if request.mode.form == "prepacked" else 1)
+
+    def written(size: int) -> None:
+        request.progress("packing", size, max(size, expected))
+
+    model = build(request.source, temporary, request.mode.form, written)
+    settings = LoadSettings(load_options(request.mode.form), {})
+    ordered = _order(request, model, settings)
+    settings = ordered.settings if ordered else settings
+    plans = _plan(request, model, settings)
+    paths = tuple(sorted(temporary.iterdir()))
+    for path in paths:
+        sync(path)
+    files = _hashed(request, "hashing", paths)
+    weights, notes = describe_weights(model)
+    read = always_read(model)
+    verified = _check_outputs(request, model, settings)
+    manifest = Manifest(
+        mode=request.mode.name,
+        model=model.name,
+        source=sources,
+        source_path=str(request.source.absolute()),
+        onnxruntime=onnxruntime,
+        onnxmem=version("onnxmem"),
+        cpu=this_cpu(),
+        options=settings.options,
+        config=settings.config,
+        files=files,
+        weights=weights,
+        verified=verified,
+        notes=(*notes, *([ordered.note] if ordered and ordered.note else [])),
+        order=ordered.document() if ordered else None,
+        plans=plans,
+        always_read=read,
+    )
+    (temporary / MANIFEST).write_text(manifest.text())
+    sync(temporary / MANIFEST)
+
+
+def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | None:
+    if request.order is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        return put_in_order(
+            request.source,
+            model,
+            request.order,
+            mode=request.mode,
+            plain=plain,
+            feeds=request.feeds.save(Path(temporary)),
+            shapes={name: array.shape for name, array in request.feeds.arrays.items()},
+            seconds=ORDER_SECONDS,
+            timeout=request.scenario.timeout,
+            progress=lambda stage: request.progress(stage, 0, 0),
+        )
+
+
+def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[Mapping[str, Any], ...]:
+    """Record and solve a run for each combination of shapes, write the plans beside the model, and describe them."""
+    if not request.plans:
+        return ()
+    plans, loaded = [], settings.under(request.mode)
+    for feeds in request.plans:
+        shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in feeds.arrays.items())
+        request.progress(f"planning a run with {shapes or 'no inputs'}", 0, 0)
+        with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+            saved = feeds.save(Path(temporary))
+            plans.append(
+                record_plan(model, loaded, saved, seconds=PLAN_SECONDS, timeout=request.scenario.timeout + PLAN_SECONDS)
+            )
+    (model.parent / PLANS).write_text(json.dumps(plans))
+    return tuple(
+        {"inputs": dict(plan["inputs"]), **{name: plan[name] for name in ("peak_bytes", "lower_bound_bytes")}}
+        for plan in plans
+    )
+
+
+def _hashed(request: _Request, stage: str, paths: tuple[Path, ...]) -> tuple[StoredFile, ...]:
+    total, done = sum(path.stat().st_size for path in paths), 0
+
+    def read(count: int) -> None:
+        nonlocal done
+        done += count
+        request.progress(stage, done, total)
+
+    return tuple(stored(path, read) for path in paths)
+
+
+def _check_outputs(request: _Request, packed: Path, settings: LoadSettings) -> Mapping[str, Any]:
+    """Run the original and the packed model in fresh processes on the same inputs: every bit must be equal."""
+    mode = request.mode
+    # Kernels that are given unpacked weights add in another order. So do the original's when its packing is off, and
+    # nothing else may differ.
+    like = {} if mode.exact else {DISABLE_PREPACKING: "1"}
+    reference = "stock" if mode.exact else "stock without packing"
+    stages: tuple[tuple[str, Path, str, Mapping[str, Setting], Mapping[str, str]], ...] = (
+        (f"running {request.source.name} as {reference}", request.source, "stock", {}, like),
+        (f"running the package as {mode.name}", packed, mode.name, settings.options, settings.config),
+    )
+    hashes: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        feeds = request.feeds.save(Path(temporary))
+        for stage, model, name, options, config in stages:
+            request.progress(stage, 0, 0)
+            task = {"model": str(model), "feeds": feeds, "mode": name, "runs": 1, "threads": None}
+            task |= {"options": dict(options), "config": dict(config), "profile": False}
+            trial = run_trial(task, timeout=request.scenario.timeout, memory_limit=None, model_files=())
+            hashes.append(_outputs(trial, stage, original=model == request.source))
+    if hashes[0] != hashes[1]:
+        raise ModelError(
+            f"'{request.source.name}' cannot be packed as '{mode.name}': its outputs are not those of {reference}",
+            hint="a package would compute something else; please report the model",
+        )
+    return {
+        "reference": reference,
+        "inputs": {n: {"dtype": str(a.dtype), "shape": list(a.shape)} for n, a in request.feeds.arrays.items()},
+        "seed": request.scenario.seed,
+        "outputs_sha256": hashes[0],
+    }
+
+
+def _outputs(trial: Trial, stage: str, *, original: bool) -> str:
+    if not original and "Required inputs" in trial.verdict.message:
+        raise ModelError(
+            "the model lists weights among its inputs, and in this form callers would have to feed some of them",
+            hint="choose mode prepacked, external or mapped",
+        )
+    if not trial.verdict.ok:
+        hint = "give inputs it can run on: --shape, --dim or --inputs" if original else "please report the model"
+        raise ModelError(f"{stage} did not end well: {str(trial.verdict)[:300]}", hint=hint)
+    if len(set(trial.outputs)) > 1:
+        raise ModelError(
+            "the model computes something else each time it runs, so that no package of it can be checked",
+            hint="does it draw random numbers? Give them a seed, or load the model as it is",
+        )
+    return trial.outputs[0]

@@ -1,0 +1,73 @@
+"""The strategies, in the order results list them: one file each, one pure function `plan(problem) -> Plan`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from onnxmem.errors import BudgetExceeded, OnnxmemError, PlanError, UsageError
+from onnxmem.placement.plan import Plan
+from onnxmem.placement.problem import Problem
+from onnxmem.placement.validate import validate
+from onnxmem.units import format_bytes
+
+Strategy = Callable[..., Plan]
+
+STRATEGIES = ("naive", "greedy_by_size", "greedy_by_breadth", "first_fit", "best_fit", "best")
+# Known by name, but not part of "all": it needs an extra, and takes what time it is given.
+OPTIONAL = ("cp_sat",)
+
+
+def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
+    """Place a problem's buffers, and vouch for the result.
+
+    `strategy` is a name from STRATEGIES or OPTIONAL, or a dotted path such as "mypkg.mine:plan". `options`
+    (`time_limit`, `seed`, `threads`, `memory`) reach those strategies that have a parameter of that name. Every plan
+    passes the validator before it is returned; whether it stays within the problem's capacity is the plan's `fits`.
+    """
+    place = find(strategy)
+    if problem.capacity is not None and problem.lower_bound > problem.capacity:
+        raise BudgetExceeded(
+            f"no plan fits into {format_bytes(problem.capacity)}: "
+            f"{format_bytes(problem.lower_bound)} are live at step {problem.peak_step[0]}",
+            hint=f"the lower bound is {problem.lower_bound} bytes, the capacity {problem.capacity}",
+        )
+    accepted = inspect.signature(place).parameters
+    started = time.perf_counter()
+    try:
+        plan = place(problem, **{name: value for name, value in options.items() if name in accepted})
+    except OnnxmemError:
+        raise
+    except Exception as error:
+        raise PlanError(f"strategy '{strategy}' failed: {type(error).__name__}: {error}") from error
+    seconds = time.perf_counter() - started
+    if not isinstance(plan, Plan) or plan.problem is not problem:
+        raise PlanError(f"strategy '{strategy}' did not return a Plan of the problem it was given")
+    validate(plan)
+    return replace(plan, strategy=strategy, seconds=seconds)
+
+
+def find(name: str) -> Strategy:
+    """The function behind a strategy's name or dotted path."""
+    plain = name.replace("-", "_")  # cp-sat is how everyone else writes it
+    if plain in STRATEGIES or plain in OPTIONAL:
+        module, attribute = f"{__name__}.{plain}", "plan"
+    elif ":" in name:
+        module, _, attribute = name.partition(":")
+    else:
+        raise UsageError(
+            f"there is no strategy '{name}'",
+            hint=f"known: {', '.join(STRATEGIES + OPTIONAL)}; or your own as package.module:function",
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"strategy '{name}' cannot be imported: {error}") from error
+    if not callable(found):
+        raise UsageError(f"strategy '{name}' is not a function")
+    strategy: Strategy = found
+    return strategy

@@ -1,0 +1,74 @@
+"""Large problems: exact where most is live, greedy around it.
+
+In a large problem few steps come near the bound. The buffers alive there, the core, go through the exact search; all
+others have room to spare and are placed greedily into what the core leaves. Those that do not fit below the target
+were underestimated: they join the core, and it starts again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxmem._native import placement
+from onnxmem.placement.problem import Int64Array, Problem
+from onnxmem.placement.strategies._hunt import Hunt
+from onnxmem.placement.strategies.greedy_by_breadth import widest_step
+
+# Steps at which at least this share of the bound is live are where it gets tight.
+_TIGHT = 0.95
+_LARGEST_FIRST_CORE = 1000
+# Below this share of the bound, halving the distance to the best plan is no longer worth a round.
+_SMALLEST_STEP = 1e-4
+
+
+def grow_core(hunt: Hunt) -> None:
+    """Plans within the goal, or else within targets half-way from there to the best plan, until the time is up."""
+    core = _first_core(hunt.problem)
+    low = target = hunt.goal
+    attempt = 0
+    while not hunt.over and hunt.best is not None:
+        if not _meet(hunt, core.copy(), target, attempt):
+            low = target
+        attempt += 1
+        target = low + (hunt.best.peak - low) // 2 // hunt.unit * hunt.unit
+        if hunt.best.peak - target < max(hunt.bound * _SMALLEST_STEP, hunt.unit):
+            low = target = hunt.goal
+
+
+def _meet(hunt: Hunt, core: npt.NDArray[np.bool_], target: int, attempt: int) -> bool:
+    """Can a plan within the target be built around a core that grows as needed?"""
+    while core.sum() <= placement.MOST_FOR_SEARCH and hunt.seconds_left > 0 and not hunt.interrupted:
+        rows = np.flatnonzero(core)
+        _, offsets = hunt.search(target, hunt.seconds_left / 4, rows=rows, attempt=attempt)
+        if offsets is None:
+            return False
+        plan = hunt.place(_around(hunt.problem, rows, offsets))
+        if plan is None:
+            return False
+        above = plan.offsets > target - hunt.problem.footprints
+        if not above.any():
+            return True
+        if not (above & ~core).any():
+            return False
+        core |= above
+    return False
+
+
+def _first_core(problem: Problem) -> npt.NDArray[np.bool_]:
+    widest = widest_step(problem)
+    largest = min(_LARGEST_FIRST_CORE, len(problem))
+    # Not more than can be searched quickly; those of the very widest steps in any case.
+    limit = min(max(_TIGHT * problem.lower_bound, float(np.sort(widest)[-largest])), float(widest.max()))
+    core: npt.NDArray[np.bool_] = widest >= limit
+    return core
+
+
+def _around(problem: Problem, core: Int64Array, offsets: Int64Array) -> Int64Array:
+    """An order in which the greedy step puts the core where the search did or lower, and then all others by size."""
+    # From the bottom up nothing is in a core buffer's way that was not there in the search.
+    rest = np.ones(len(problem), dtype=bool)
+    rest[core] = False
+    others = np.flatnonzero(rest)
+    by_size = np.lexsort((problem.lowers[others], -problem.footprints[others]))
+    return np.concatenate([core[np.argsort(offsets, kind="stable")], others[by_size]])

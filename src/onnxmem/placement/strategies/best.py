@@ -1,0 +1,80 @@
+"""The smallest plan within a time limit, with a proof where there is one.
+
+Stages, each of which ends the whole as soon as the goal is met (the capacity, or else the proven bound):
+
+1. `portfolio`: greedy orderings × fits, the cheap ones first.
+2. `minimize`: the exact search for a plan within the goal; then within capacities between the bound and the best plan.
+   `grow_core` instead, where there are too many buffers for that: exact where most is live, greedy around it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from onnxmem._native import placement
+from onnxmem.errors import UsageError
+from onnxmem.placement.plan import Plan
+from onnxmem.placement.problem import Int64Array, Problem
+from onnxmem.placement.strategies._core import grow_core
+from onnxmem.placement.strategies._hunt import Hunt
+from onnxmem.placement.strategies._minimize import minimize
+from onnxmem.placement.strategies.greedy_by_breadth import widest_step
+
+
+def plan(
+    problem: Problem,
+    *,
+    time_limit: float = 10.0,
+    seed: int = 0,
+    threads: int | None = None,
+    memory: int = placement.MEMORY,
+) -> Plan:
+    """The smallest plan found within `time_limit` seconds, or the first within the problem's capacity.
+
+    A search that ends before the limit gives the same plan for the same `seed`, number of `threads` and `memory`, the
+    bytes in which each of them remembers what failed. Ctrl-C ends it at once with the best plan so far.
+    """
+    if not time_limit > 0:
+        raise UsageError(f"the time limit must be more than 0 seconds, not {time_limit}")
+    if threads is not None and threads < 1:
+        raise UsageError(f"a search needs at least one thread, not {threads}")
+    hunt = Hunt(problem, time_limit, seed, threads or min(os.cpu_count() or 1, 8), memory)
+    try:
+        portfolio(hunt)
+        if not hunt.over:
+            searchable = _largest_part(problem) <= placement.MOST_FOR_SEARCH
+            (minimize if searchable else grow_core)(hunt)
+    except KeyboardInterrupt:
+        hunt.interrupted = True
+    return hunt.result()
+
+
+def _largest_part(problem: Problem) -> int:
+    return placement.largest_part(problem.lowers, problem.uppers, problem.footprints)
+
+
+def portfolio(hunt: Hunt) -> None:
+    """Greedy plans until one meets the goal."""
+    for order, best_fit in _orders(hunt.problem):
+        hunt.place(order, best_fit=best_fit)
+        if hunt.over:
+            return
+
+
+def _orders(problem: Problem) -> Iterator[tuple[Int64Array, bool]]:
+    """Orderings by falling merit; those by start come first because they are fast at any size."""
+    sizes = problem.footprints.astype(np.float64)
+    steps = problem.uppers.astype(np.float64) - problem.lowers
+    by_start = np.lexsort((-problem.footprints, problem.lowers))
+    by_area = np.lexsort((problem.lowers, -(sizes * steps)))
+    by_size = np.lexsort((problem.lowers, -problem.footprints))
+    yield by_start, False
+    yield by_start, True
+    yield by_area, False
+    yield by_size, False
+    yield np.lexsort((-sizes, -steps)), False
+    yield np.lexsort((-problem.footprints, -widest_step(problem))), False
+    yield by_size, True

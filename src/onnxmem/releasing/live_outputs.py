@@ -1,0 +1,180 @@
+"""Who still holds ONNX Runtime's memory? Outputs, above all: an output that is alive keeps its session's whole arena.
+
+ONNX Runtime gives outputs as arrays over its own memory. A chunk of an arena cannot be freed alone, and the arena lives
+until its last chunk is free: 2 MiB that someone keeps can hold 400 MiB, long after the session is gone.
+
+Python cannot list the arrays that exist. Those are found that a name or a container in reach refers to: the variables
+of running functions and of modules, and everything the garbage collector knows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import inspect
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxmem.units import format_bytes
+
+_MOST = 20
+_DEEPEST = 4
+
+
+@dataclass(frozen=True)
+class LiveOutput:
+    """An array or OrtValue over memory of ONNX Runtime, of this session or of another one."""
+
+    where: str
+    """Which variable or container refers to it."""
+    size: int
+    """Bytes it shows; it may keep many more."""
+
+    def __str__(self) -> str:
+        return f"{self.where} ({format_bytes(self.size)})"
+
+
+def live_outputs() -> tuple[LiveOutput, ...]:
+    """The outputs that are still referred to, as far as they can be found; the largest first."""
+    found: dict[int, LiveOutput] = {}
+    for container, value in _values():
+        _note(found, value, f"a {type(container).__name__}")
+    if found:
+        # Only now, because it takes longer: what are they called?
+        named: dict[int, LiveOutput] = {}
+        seen: set[int] = set()
+        for name, place, thing in _variables():
+            for path, value in _below(thing, name, seen, _DEEPEST):
+                _note(named, value, f"{path} {place}")
+        found |= named
+    return tuple(sorted(found.values(), key=lambda output: -output.size)[:_MOST])
+
+
+def _note(found: dict[int, LiveOutput], value: Any, where: str) -> None:
+    owner, size = _runtime_memory(value)
+    # Several arrays may be views of one output: the widest speaks for all.
+    if owner and (owner not in found or found[owner].size < size):
+        found[owner] = LiveOutput(where, size)
+
+
+def holders(session: Any) -> tuple[str, ...]:
+    """What keeps a native session alive, other than the Python object that was cleared: kinds of objects, counted."""
+    own = sys._getframe()
+    kinds: dict[str, int] = {}
+    for holder in gc.get_referrers(session):
+        if holder is own or isinstance(holder, types.FrameType):
+            continue
+        kind = type(holder).__name__
+        kinds[kind] = kinds.get(kind, 0) + 1
+    # Descriptions of inputs and the like hold their session from C++, where the garbage collector sees nothing.
+    return tuple(f"{count} {kind}" for kind, count in kinds.items()) or (
+        "an object that came from it, as NodeArg does",
+    )
+
+
+# In what follows no object is asked anything, not even its length: a proxy could answer by doing what it stands for.
+
+
+def _values() -> Iterator[tuple[Any, Any]]:
+    """All arrays and OrtValues in reach, and what refers to them."""
+    for frame in _frames():
+        for value in _locals(frame).values():
+            if _may_hold_memory(value):
+                yield frame, value
+    for container in gc.get_objects():
+        for part in gc.get_referents(container):
+            if _may_hold_memory(part):
+                yield container, part
+            elif type(part) in (tuple, dict) and not gc.is_tracked(part):
+                # The collector does not track those in which it could never find a cycle, such as a tuple of arrays.
+                yield from ((part, inner) for inner in gc.get_referents(part) if _may_hold_memory(inner))
+
+
+def _variables() -> Iterator[tuple[str, str, Any]]:
+    """The variables of running functions and of modules: name, place and value."""
+    for frame in _frames():
+        for name, value in _locals(frame).items():
+            yield name, f"in {frame.f_code.co_name}()", value
+    for module, content in list(sys.modules.items()):
+        if type(content) is types.ModuleType and not module.startswith("onnxmem."):
+            for name, value in list(vars(content).items()):
+                yield name, f"of module {module}", value
+
+
+def _frames() -> Iterator[types.FrameType]:
+    """The running functions of all threads, but for those here. At module level, variables are the module's."""
+    for frame in sys._current_frames().values():
+        at: types.FrameType | None = frame
+        while at is not None:
+            here = str(at.f_globals.get("__name__", "")).startswith("onnxmem.")
+            if at.f_code.co_name != "<module>" and not here:
+                yield at
+            at = at.f_back
+
+
+def _locals(frame: types.FrameType) -> dict[str, Any]:
+    """A function's variables.
+
+    Before Python 3.13, asking leaves a copy of them at the frame, and with it everything they refer to, until the
+    function ends: looking for what keeps memory would keep it. That copy is emptied, unless someone else has it too.
+    """
+    asked = frame.f_locals
+    found = dict(asked)
+    function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    if type(asked) is dict and function and sys.getrefcount(asked) <= 3:  # the frame, `asked`, and the argument
+        asked.clear()
+    return found
+
+
+def _below(thing: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, Any]]:
+    """The thing, or the things in it if it is a container; each container once."""
+    if _may_hold_memory(thing):
+        yield path, thing
+        return
+    if depth == 0 or id(thing) in seen:
+        return
+    kind = type(thing)
+    parts: list[tuple[str, Any]] = []
+    if kind in (list, tuple):
+        parts = [(f"[{number}]", part) for number, part in enumerate(thing)]
+    elif kind is dict:
+        parts = [(f"[{key!r}]" if type(key) in (str, int) else "[…]", part) for key, part in list(thing.items())]
+    elif kind.__module__ != "builtins":
+        with suppress(AttributeError):
+            parts = [(f".{name}", part) for name, part in list(object.__getattribute__(thing, "__dict__").items())]
+    seen.add(id(thing))
+    for name, part in parts:
+        yield from _below(part, f"{path}{name}", seen, depth - 1)
+
+
+def _may_hold_memory(thing: Any) -> bool:
+    kind = type(thing)
+    return issubclass(kind, np.ndarray) or (kind.__name__ == "OrtValue" and kind.__module__.startswith("onnxruntime"))
+
+
+def _runtime_memory(value: Any) -> tuple[int, int]:
+    """The owner (0: not ONNX Runtime) and the size of an array's or OrtValue's memory."""
+    if not isinstance(value, np.ndarray):
+        try:
+            # One over memory of the caller's holds nothing of ONNX Runtime's.
+            mine = getattr(value, "_numpy_obj", None) is not None
+            return (0, 0) if mine else (value.data_ptr(), value.tensor_size_in_bytes())
+        except Exception:  # not a tensor
+            return 0, 0
+    base = value.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    # ONNX Runtime's owner is a capsule without a name.
+    if type(base).__name__ != "PyCapsule" or _capsule_name(ctypes.py_object(base)) is not None:
+        return 0, 0
+    return id(base), value.nbytes
+
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.argtypes, _capsule_name.restype = [ctypes.py_object], ctypes.c_char_p

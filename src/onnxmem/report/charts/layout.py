@@ -1,0 +1,203 @@
+"""From a plan to what can be seen of it: the frame, rectangles big enough to draw, labels that fit, the live bytes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxmem.placement.plan import Plan
+
+FloatArray = npt.NDArray[np.float64]
+
+# A character of the label font (10 px) is narrower than this on average; wide names are what the margin is for.
+CHARACTER = 5.9
+LINE = 12.0
+CELL = 3.0
+
+# Exporters end nearly every tensor's name like this.
+_UNINFORMATIVE = re.compile(r"[_/]output_0$")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The part of time and memory that is drawn: steps `first` to `last`, bytes 0 to `top`, on a canvas of pixels."""
+
+    first: int
+    last: int
+    top: float
+    width: float
+    height: float
+
+    @classmethod
+    def around(cls, plan: Plan, width: float, height: float, *, headroom: float = 0.02) -> Frame:
+        """A frame that holds every buffer, and the capacity if that does not dwarf the plan."""
+        problem = plan.problem
+        top = max(plan.peak, 1)
+        if problem.capacity is not None and problem.capacity <= 1.6 * top:
+            top = max(top, problem.capacity)
+        first, last = (int(problem.lowers.min()), int(problem.uppers.max())) if len(problem) else (0, 1)
+        return cls(first, last, top * (1 + headroom), width, height)
+
+    @property
+    def step(self) -> float:
+        """Pixels per step."""
+        return self.width / (self.last - self.first)
+
+    @property
+    def byte(self) -> float:
+        """Pixels per byte."""
+        return self.height / self.top
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Each buffer's rectangle in pixels from the lower left corner, in the problem's order."""
+
+    left: FloatArray
+    right: FloatArray
+    bottom: FloatArray
+    top: FloatArray
+
+    @classmethod
+    def of(cls, plan: Plan, frame: Frame) -> Boxes:
+        """Where a plan's buffers lie in a frame."""
+        problem, offsets = plan.problem, plan.offsets.astype(np.float64)
+        return cls(
+            (problem.lowers - frame.first).astype(np.float64) * frame.step,
+            (problem.uppers - frame.first).astype(np.float64) * frame.step,
+            offsets * frame.byte,
+            (offsets + problem.footprints) * frame.byte,
+        )
+
+    def by_area(self) -> npt.NDArray[np.int64]:
+        """Indices of the boxes that cover anything, largest first."""
+        area = (self.right - self.left) * (self.top - self.bottom)
+        order = np.argsort(-area, kind="stable")
+        return order[area[order] > 0]
+
+
+def clumps(boxes: Boxes, which: npt.NDArray[np.int64], frame: Frame) -> list[tuple[float, float, float, float]]:
+    """The area that many small boxes touch, on a coarse grid: (left, right, bottom, top) in pixels.
+
+    A thousand slivers drawn singly are a large file and a grey haze; their outline is neither.
+    """
+    columns, rows = int(frame.width // CELL), int(frame.height // CELL)
+    left, bottom = (
+        np.clip((edge[which] // CELL).astype(int), 0, n - 1)
+        for edge, n in ((boxes.left, columns), (boxes.bottom, rows))
+    )
+    right = np.clip(np.ceil(boxes.right[which] / CELL).astype(int), left + 1, columns)
+    top = np.clip(np.ceil(boxes.top[which] / CELL).astype(int), bottom + 1, rows)
+    corners = np.zeros((columns + 1, rows + 1), dtype=np.int64)
+    for column, row, sign in ((left, bottom, 1), (right, top, 1), (left, top, -1), (right, bottom, -1)):
+        np.add.at(corners, (column, row), sign)
+    touched = corners.cumsum(axis=0).cumsum(axis=1) > 0
+
+    merged: list[tuple[float, float, float, float]] = []
+    begun: dict[tuple[int, int], int] = {}
+    for column in range(columns + 1):
+        edges = np.flatnonzero(np.diff(touched[column].astype(np.int8), prepend=0)).tolist()
+        runs = set(zip(edges[::2], edges[1::2], strict=True))
+        for run in [run for run in begun if run not in runs]:
+            merged.append((begun.pop(run) * CELL, column * CELL, run[0] * CELL, run[1] * CELL))
+        for run in runs:
+            begun.setdefault(run, column)
+    return merged
+
+
+@dataclass(frozen=True)
+class Label:
+    """What is written into a rectangle; `upright` text runs upwards."""
+
+    lines: tuple[str, ...]
+    upright: bool
+
+
+def label(name: str, size: str, width: float, height: float) -> Label | None:
+    """Name and size as far as they fit a rectangle: both, on one line or two, or the size alone, or nothing."""
+    name = _UNINFORMATIVE.sub("", name) or name
+    ways = ((width, height, False), (height, width, True))
+    fitting = [(int((along - 6) / CHARACTER), across, upright) for along, across, upright in ways if across >= LINE]
+    for room, across, upright in fitting:
+        beside = room - len(size) - 3
+        if beside >= min(len(name), 9):
+            return Label((f"{shorten_path(name, beside)} · {size}",), upright)
+        if across >= 2 * LINE + 4 and room >= max(len(size), min(len(name), 6)):
+            return Label((shorten_path(name, room), size), upright)
+    return next((Label((size,), upright) for room, _, upright in fitting if room >= len(size)), None)
+
+
+def shorten(name: str, room: int) -> str:
+    """A name in at most `room` characters; the end tells more than the start, so it keeps two thirds."""
+    if len(name) <= room:
+        return name
+    head = max((room - 1) // 3, 0)
+    tail = max(room - 1 - head, 0)
+    return f"{name[:head]}…{name[len(name) - tail :]}"
+
+
+def shorten_path(name: str, room: int) -> str:
+    """A name such as "/encoder/layer.0/MatMul" in at most `room` characters, by whole components if that will do."""
+    parts = name.split("/")
+    ends = ("…/" + "/".join(parts[k:]) for k in range(1, len(parts)))
+    candidates = (end for end in (name, *ends, parts[-1]) if end and len(end) <= room)
+    return next(candidates, shorten(parts[-1] or name, room))
+
+
+def printable(name: str) -> str:
+    """A name from a model without what could break a line, a file or the reading direction."""
+    return "".join(c if c.isprintable() else "�" for c in name)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Over time, from each step `at` on: the sum of live footprints, and the top of the highest live buffer."""
+
+    at: FloatArray
+    live: FloatArray
+    top: FloatArray
+
+    @classmethod
+    def of(cls, plan: Plan, columns: int = 1600) -> Profile:
+        """A plan's profile; where events are denser than `columns`, each column keeps its highest values."""
+        problem = plan.problem
+        steps, places = np.unique(np.concatenate([problem.lowers, problem.uppers]), return_inverse=True)
+        deltas = np.concatenate([problem.footprints, -problem.footprints]).astype(np.float64)
+        live = np.maximum(np.cumsum(np.bincount(places, weights=deltas)), 0.0)
+        ends = plan.offsets.astype(np.float64) + problem.footprints
+        top = np.zeros(len(steps))
+        for index in np.argsort(ends, kind="stable").tolist():  # what is painted last is highest
+            top[places[index] : places[index + len(problem)]] = ends[index]
+        if len(steps) > columns:
+            width = (steps[-1] - steps[0]) / columns
+            column = np.minimum((steps - steps[0]) / width, columns - 1).astype(np.int64)
+            starts = np.flatnonzero(np.diff(column, prepend=-1))
+            edges = [steps[0] + (column[starts] + side) * width for side in (0, 1)]
+            levels = (edges, _highest(live, starts), _highest(top, starts))
+            return cls(*(np.stack(pair, axis=1).ravel() for pair in levels))
+        return cls(steps.astype(np.float64), live, top)
+
+
+def _highest(level: FloatArray, starts: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
+    """The highest level in each group of events, and the level at which the group leaves off."""
+    leaving = level[np.append(starts[1:], len(level)) - 1]
+    return np.maximum(np.maximum.reduceat(level, starts), np.append(0.0, leaving[:-1])), leaving
+
+
+def spread(positions: list[float], gap: float, top: float) -> list[float]:
+    """Positions moved apart until neighbours keep `gap`, none above `top` or below half a gap, order kept."""
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    placed: list[float] = []
+    for i in order:
+        placed.append(max(positions[i], gap / 2 if not placed else placed[-1] + gap))
+    limit = top
+    for k in reversed(range(len(placed))):
+        placed[k] = min(placed[k], limit)
+        limit = placed[k] - gap
+    result = [0.0] * len(positions)
+    for i, place in zip(order, placed, strict=True):
+        result[i] = place
+    return result

@@ -1,0 +1,78 @@
+"""A report as one HTML page that loads nothing and runs nothing, or as a part of one for notebooks."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from onnxmem.errors import missing_extra
+from onnxmem.report.charts import theme
+from onnxmem.report.charts.drawings import NARROW, specification
+from onnxmem.report.charts.picture import spec_svg
+from onnxmem.report.charts.svg import embeddable
+from onnxmem.report.report import Chart, Report
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_PAGE = files("onnxmem.report.render") / "page"
+# Several fragments share a notebook's page, and their anchors must differ.
+_fragments = itertools.count(1)
+
+
+def render_html(report: Report, *, fragment: bool = False) -> str:
+    """One page with everything in it; with `fragment`, without the page around it."""
+    template = page_template()
+    prefix = f"onnxmem-{next(_fragments)}-" if fragment else "section-"
+    pictures = [
+        [_picture(chart, f"{prefix}{number}-{k}-") for k, chart in enumerate(section.charts)]
+        for number, section in enumerate(report.sections, start=1)
+    ]
+    return template.render(
+        report=report,
+        pictures=pictures,
+        style=_style(),
+        version=version("onnxmem"),
+        fragment=fragment,
+        prefix=prefix,
+    )
+
+
+def page_template() -> Template:
+    """The template; an error that says what to install if there is none. Ask before long work."""
+    try:
+        import altair  # noqa: F401, PLC0415
+        import jinja2  # noqa: PLC0415
+        import vl_convert  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise missing_extra(error.name or "jinja2", "report") from error
+    return _template(jinja2)
+
+
+@cache
+def _template(jinja2: Any) -> Template:
+    # Whatever a model, a file or a message is called is text: all of it is escaped, in every place.
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template: Template = environment.from_string((_PAGE / "report.html.j2").read_text(encoding="utf-8"))
+    return template
+
+
+@cache
+def _style() -> Any:
+    from markupsafe import Markup  # noqa: PLC0415
+
+    dark = f"@media screen and (prefers-color-scheme: dark) {{ {theme.dark_rules('.onnxmem svg ')} }}"
+    return Markup((_PAGE / "report.css").read_text(encoding="utf-8") + dark)
+
+
+def _picture(chart: Chart, prefix: str) -> list[Any]:
+    """The drawing; and for those that allow it, a second one for narrow screens, of which the page shows one."""
+    from markupsafe import Markup  # noqa: PLC0415
+
+    drawn = [embeddable(spec_svg(specification(chart)), prefix)]
+    if width := NARROW.get(chart.kind):
+        drawn.append(embeddable(spec_svg(specification(chart, width)), f"{prefix}narrow-"))
+    return [Markup(svg) for svg in drawn]

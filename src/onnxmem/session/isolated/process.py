@@ -1,0 +1,175 @@
+"""The parent's side of an isolated session: one child process, and a lane to it for each thread that calls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+from onnxmem.errors import RuntimeUnsupported
+from onnxmem.session.isolated.channel import Channel, Gone, close_all
+from onnxmem.session.isolated.slots import Slot
+from onnxmem.session.isolated.wire import Parcel, unpack
+from onnxmem.session.isolated.worker import failure
+
+_PATIENCE = 5.0
+_SPARE_SLOTS = 4
+# Each slot that outputs lie in is a mapping and a descriptor here and there. A caller that gathers outputs by the
+# thousand would run out of them, and for small ones a copy is cheaper than the bookkeeping: those are copied out.
+_MOST_LENT = 8
+_SMALL = 64 * 1024
+_PROGRAM = "import sys; sys.path[:] = {}; from onnxmem.session.isolated.worker import main; main({}, {})"
+
+
+class Child:
+    """A process that holds one session."""
+
+    def __init__(self) -> None:
+        if os.name != "posix" or not sys.executable:
+            raise RuntimeUnsupported("an isolated session needs a POSIX system and a Python interpreter to start")
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._lanes: deque[Lane] = deque()
+        self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
+        self._control, there = Channel.pair()
+        try:
+            # A fresh interpreter and not a fork: a fork would share this process's memory and copy its locked locks.
+            # The same sys.path, so that it finds this package however this process found it.
+            program = _PROGRAM.format(repr(sys.path), there.fileno(), self._owner)
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program], stdin=subprocess.DEVNULL, pass_fds=[there.fileno()]
+            )
+        except BaseException:
+            self._control.close()
+            raise
+        finally:
+            there.close(wake=False)
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Have the model loaded; the answer describes the session."""
+        self._control.send(request)
+        reply, _ = self._control.receive()
+        if "error" in reply:
+            raise failure(reply["error"])
+        about: dict[str, Any] = reply["session"]
+        return about
+
+    def lane(self) -> Lane:
+        """A lane that nobody else uses."""
+        with suppress(IndexError):
+            return self._lanes.popleft()
+        here, there = Channel.pair()
+        try:
+            with self._lock:
+                self._control.send({}, [there.fileno()])
+        except Gone:
+            here.close()
+            raise
+        finally:
+            there.close(wake=False)
+        lane = Lane(here)
+        self._all.add(lane)
+        return lane
+
+    def give_back(self, lane: Lane) -> None:
+        """Done with a lane. One that waits for an answer nobody wants any more is closed instead of used again."""
+        if lane.waiting:
+            lane.close()
+        else:
+            self._lanes.append(lane)
+
+    def end(self) -> None:
+        """End the process, gently if it can, and wait for it. No lock: this may run inside the garbage collector."""
+        # After a fork, the process belongs to the parent of this copy.
+        mine = os.getpid() == self._owner
+        for lane in list(self._all):
+            lane.close(wake=mine)
+        self._control.close(wake=mine)
+        if not mine:
+            self.process.returncode = 0  # or Popen would complain about a child it never had
+            return
+        try:
+            self.process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def fate(self) -> str:
+        """What became of a process that no longer answers."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_PATIENCE)
+        self.end()
+        code = self.process.returncode
+        if code == -signal.SIGKILL:
+            return "was killed (SIGKILL), perhaps because memory ran out"
+        if code < 0:
+            with suppress(ValueError):
+                return f"crashed ({signal.Signals(-code).name})"
+        return f"ended (exit code {code})"
+
+
+class Lane:
+    """A channel to the child, with the memory in which inputs leave and outputs arrive."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.waiting = False
+        self._channel = channel
+        self._outgoing: Slot | None = None
+        self._slots: dict[int, Slot] = {}
+        self._free: list[int] = []
+        # Filled by finalizers of arrays, in any thread and at any moment: appending is atomic, a lock might deadlock.
+        self._returned: deque[int] = deque()
+
+    def call(self, request: dict[str, Any], parcel: Parcel) -> list[Any]:
+        """Send one request and wait for its answer."""
+        outgoing, new = self._room(parcel.size)
+        parcel.write(outgoing.view())
+        while self._returned:
+            self._free.append(self._returned.popleft())
+        forget, self._free = self._free[:-_SPARE_SLOTS], self._free[-_SPARE_SLOTS:]
+        for number in forget:
+            del self._slots[number]
+        request |= {"size": outgoing.size, "free": self._free, "forget": forget}
+        self.waiting = True
+        self._channel.send(request, [outgoing.descriptor] if new else [])
+        outgoing.handed_over()
+        reply, descriptors = self._channel.receive()
+        self.waiting = False
+        if "error" in reply:
+            close_all(descriptors)
+            raise failure(reply["error"])
+        return self._outputs(reply, descriptors)
+
+    def close(self, *, wake: bool = True) -> None:
+        """Give up the lane; the child finishes what it is doing there and forgets it."""
+        self._channel.close(wake=wake)
+
+    def _room(self, needed: int) -> tuple[Slot, bool]:
+        if self._outgoing is not None and needed <= self._outgoing.size:
+            return self._outgoing, False
+        if self._outgoing is not None:
+            self._outgoing.handed_over()
+        self._outgoing = Slot.new(0, needed)
+        return self._outgoing, True
+
+    def _outputs(self, reply: dict[str, Any], descriptors: list[int]) -> list[Any]:
+        number = reply["slot"]
+        if descriptors:
+            self._slots[number] = Slot.adopt(number, reply["size"], descriptors[0])
+        else:
+            self._free.remove(number)
+        memory = self._slots[number].view()
+        lent = len(self._slots) - len(self._free) - len(self._returned)
+        if reply["used"] <= _SMALL or lent > _MOST_LENT:
+            memory = memory[: reply["used"]].copy()
+            self._free.append(number)
+        else:
+            # All outputs are views of this array; when the last of them is gone, so is it, and the slot is free again.
+            weakref.finalize(memory, self._returned.append, number).atexit = False
+        return [unpack(description, memory) for description in reply["outputs"]]

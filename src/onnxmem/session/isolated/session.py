@@ -1,0 +1,230 @@
+"""A session in a process of its own: the same `run()`, and all of its memory back when it is closed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from onnxmem.errors import SessionClosed, SessionError, SessionLost, UsageError
+from onnxmem.session.isolated.channel import Gone
+from onnxmem.session.isolated.process import Child
+from onnxmem.session.isolated.wire import Parcel
+from onnxmem.session.modes import find_mode
+from onnxmem.session.package import is_package
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or output of the model: what ONNX Runtime calls a NodeArg."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+@dataclass(frozen=True)
+class ModelMeta:
+    """What the model says about itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+
+class IsolatedSession:
+    """How do I get *all* the memory back? Run the model in a child process and close it.
+
+    `run()` is ONNX Runtime's. Inputs are copied once, into shared memory; outputs are arrays in shared memory that stay
+    valid as long as they are referenced, also after `close()`. Threads may call at the same time. If the child dies,
+    the calls it was working on raise `SessionLost` and the next call starts a new one.
+
+    `options` are attributes of `onnxruntime.SessionOptions` ("intra_op_num_threads": 1, enumerations by name) and
+    configuration entries ("session.disable_prepacking": "1"). A SessionOptions object itself cannot be taken to another
+    process, because it does not tell all that was set on it. The same holds for `run_options`. `mode` is one of those
+    of `onnxmem.InferenceSession`, and `path` may then be a package's folder.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: Mapping[str, Any] | None = None,
+        providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+        *,
+        mode: str = "stock",
+    ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"an isolated session takes the path of a model, not {type(path).__name__}")
+        self._path = Path(path)
+        self._request = {
+            "path": str(self._path.absolute()),
+            "mode": find_mode(mode).name,
+            "options": _settings(options, "options"),
+            "providers": [_provider(entry) for entry in providers] if providers else None,
+        }
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._closed = False
+        self._child: Child | None = None
+        self._start()
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: Mapping[str, Any] | None = None,
+    ) -> list[Any]:
+        """Run the model once, as `onnxruntime.InferenceSession.run` does."""
+        fetch = self._names(output_names, input_feed)
+        parcel = Parcel()
+        feeds = {name: parcel.add(value, name) for name, value in input_feed.items()}
+        request = {"fetch": fetch, "feeds": feeds, "options": _settings(run_options, "run options")}
+        child = self._living()
+        try:
+            lane = child.lane()
+            try:
+                return lane.call(request, parcel)
+            finally:
+                child.give_back(lane)
+        except Gone:
+            raise self._lost(child) from None
+
+    def get_inputs(self) -> list[Argument]:
+        """The model's inputs."""
+        return self._arguments("inputs")
+
+    def get_outputs(self) -> list[Argument]:
+        """The model's outputs."""
+        return self._arguments("outputs")
+
+    def get_overridable_initializers(self) -> list[Argument]:
+        """The weights that may be fed like inputs."""
+        return self._arguments("overridable")
+
+    def get_providers(self) -> list[str]:
+        """The execution providers in use."""
+        return list(self._about["providers"])
+
+    def get_provider_options(self) -> dict[str, Any]:
+        """The settings of the execution providers."""
+        return dict(self._about["provider_options"])
+
+    @property
+    def loaded_mode(self) -> str:
+        """The name of the mode it really is in: a session that could not be planned says what it is instead."""
+        return str(self._about["mode"])
+
+    def get_modelmeta(self) -> ModelMeta:
+        """What the model says about itself."""
+        return ModelMeta(**self._about["meta"])
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, for looking at its memory; None when there is none."""
+        child = self._child
+        return child.process.pid if child else None
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """End the child and wait for it: when this returns, its memory is the system's again. Harmless when repeated.
+
+        Outputs that are still referenced stay valid; each of them keeps only its own memory.
+        """
+        with self._lock:
+            child, self._child, self._closed = self._child, None, True
+        if child is not None:
+            self._end()
+
+    def __enter__(self) -> IsolatedSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        if not self._path.is_file() and not is_package(self._path):
+            raise UsageError(f"cannot read '{self._path}': there is no such file")
+        child = Child()
+        # Also when the session is dropped without close(), and when the interpreter ends.
+        self._end = weakref.finalize(self, child.end)
+        try:
+            self._about = child.load(self._request)
+        except Gone:
+            raise self._died(child, "while loading the model") from None
+        except BaseException:
+            self._end()
+            raise
+        self._child = child
+
+    def _living(self) -> Child:
+        if os.getpid() != self._owner:
+            raise SessionError("an isolated session cannot be used in a fork", hint="make one in the new process")
+        with self._lock:
+            if self._closed:
+                raise self._was_closed()
+            if self._child is None:
+                self._start()
+            assert self._child is not None
+            return self._child
+
+    def _lost(self, child: Child) -> SessionError:
+        """The error for a call that will get no answer; the next one gets a new child."""
+        with self._lock:
+            if self._closed:
+                return self._was_closed()
+            # Several threads may have lost the same child, and one of them may already have started another.
+            if self._child is child:
+                self._child = None
+                self._end.detach()
+        return self._died(child, "and this call is lost", hint="call again: a new process is started")
+
+    def _died(self, child: Child, what: str, hint: str = "") -> SessionLost:
+        return SessionLost(f"the process of the session '{self._path.name}' {child.fate()}, {what}", hint=hint)
+
+    def _was_closed(self) -> SessionClosed:
+        return SessionClosed(f"the session '{self._path.name}' was closed", hint="make a new one")
+
+    def _arguments(self, which: str) -> list[Argument]:
+        return [Argument(*entry) for entry in self._about[which]]
+
+    def _names(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[str]:
+        """The outputs to fetch, once all names are known to be right: wrong ones need no journey."""
+        inputs, outputs = self.get_inputs(), [value.name for value in self.get_outputs()]
+        known = [value.name for value in (*inputs, *self.get_overridable_initializers())]
+        for names, valid, kind in ((feeds, known, "input"), (output_names or (), outputs, "output")):
+            for name in names:
+                if name not in valid:
+                    raise UsageError(f"the model has no {kind} '{name}'", hint=f"it has: {', '.join(valid)}")
+        missing = [v.name for v in inputs if v.name not in feeds and not v.type.startswith("optional")]
+        if missing:
+            raise UsageError(f"nothing was given for the input '{missing[0]}'", hint=f"needed: {', '.join(missing)}")
+        return list(output_names or outputs)
+
+
+def _settings(settings: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+    if settings is None:
+        return {}
+    if not isinstance(settings, Mapping):
+        raise UsageError(
+            f"{what} of an isolated session are a mapping, not a {type(settings).__name__}",
+            hint='for example {"intra_op_num_threads": 1, "session.disable_prepacking": "1"}',
+        )
+    return dict(settings)
+
+
+def _provider(entry: str | tuple[str, Mapping[str, Any]]) -> Any:
+    return entry if isinstance(entry, str) else [entry[0], dict(entry[1])]

@@ -1,0 +1,60 @@
+"""How does a mode become onnxruntime's SessionOptions?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from onnxmem.errors import UsageError
+from onnxmem.session import modes
+
+
+def apply(
+    options: Any,
+    settings: Mapping[str, modes.Setting],
+    config: Mapping[str, str],
+) -> None:
+    """Set attributes (enumerations by the name of the value) and configuration entries."""
+    for name, value in settings.items():
+        try:
+            current = getattr(options, name)
+            enumeration = isinstance(value, str) and not isinstance(current, str)
+            setattr(options, name, getattr(type(current), str(value)) if enumeration else value)
+        except (AttributeError, TypeError) as error:
+            known = ", ".join(n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n)))
+            raise UsageError(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
+    there = entries(options, config)
+    for name, value in config.items():
+        if there.get(name) != value:  # saying it twice is logged as a warning
+            options.add_session_config_entry(name, value)
+
+
+@contextmanager
+def applied(options: Any, settings: Mapping[str, modes.Setting], config: Mapping[str, str]) -> Iterator[None]:
+    """The options with these settings while the block runs: the caller may use the object for other sessions, too."""
+    before = {name: getattr(options, name) for name in settings if hasattr(options, name)}
+    # An entry cannot be taken back; all that a mode sets are switches, and "0" is as if it had never been there.
+    entered = {**dict.fromkeys(config, "0"), **entries(options, config)}
+    try:
+        apply(options, settings, config)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(options, name, value)
+        apply(options, {}, entered)
+
+
+def entries(options: Any, names: Iterable[str]) -> dict[str, str]:
+    """Those of these configuration entries that are set."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = options.get_session_config_entry(name)
+        except RuntimeError:  # that is how it says "not set"
+            continue
+    return found
+
+
+WATCHED = (modes.DISABLE_PREPACKING, modes.MAP_ORT, modes.ORT_BYTES, modes.ORT_INITIALIZERS, modes.SAVE_PREPACKED)
+"""The entries that can make a session unsafe."""

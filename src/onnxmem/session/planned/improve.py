@@ -1,0 +1,105 @@
+"""Better plans, found in the background while the first ones are already in use."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import threading
+import time
+import weakref
+
+from onnxmem.errors import OnnxmemError
+from onnxmem.session.planned.arena import Arena
+from onnxmem.session.planned.placing import improve as longer_search
+from onnxmem.session.planned.plan_book import PlanBook, ShapePlan
+
+# A search cannot be interrupted, but the end of the process must not wait for it: it works in slices of this length.
+_SLICE = 0.5
+
+
+class _Improver:
+    """One thread for the whole process, started with the first plan that is not optimal."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.stopping = threading.Event()
+        self.thread: threading.Thread | None = None
+        self.lock = threading.Lock()
+
+    def add(self, job: _Job) -> None:
+        self.jobs.put(job)
+        with self.lock:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._work, name="onnxmem-plans", daemon=True)
+                self.thread.start()
+
+    def stop(self) -> None:
+        # A daemon thread that comes back from native code into a dying interpreter would take the process with it.
+        self.stopping.set()
+        if self.thread is not None:
+            self.jobs.put(None)
+            self.thread.join()
+
+    def _work(self) -> None:
+        while not self.stopping.is_set():
+            job = self.jobs.get()
+            if job is not None:
+                job.work(self.stopping)
+
+
+class _Job:
+    """Improve one shape's plan; a session that has gone meanwhile is not kept alive for it."""
+
+    def __init__(self, book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
+        self.book, self.shape, self.arena = weakref.ref(book), weakref.ref(shape), weakref.ref(arena)
+        self.seconds = seconds
+
+    def work(self, stopping: threading.Event) -> None:
+        end, seed = time.monotonic() + self.seconds, 0
+        while not stopping.is_set() and (left := end - time.monotonic()) > 0:
+            if self.slice(min(left, _SLICE), seed):
+                return
+            seed += 1
+
+    def slice(self, seconds: float, seed: int) -> bool:
+        """One search; True if there is no point in another."""
+        book, shape, arena = self.book(), self.shape(), self.arena()
+        if book is None or shape is None or arena is None:
+            return True
+        trace, before = shape.trace, shape.placement
+        if trace is None or before.problem is None:
+            return True
+        try:
+            after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed)
+        except OnnxmemError:
+            return True
+        if after is not before and book.improved(shape, after):
+            arena.needed(book, book.peak, for_good=True)
+        return after.problem is None
+
+
+def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
+    """Look for a better plan of this shape for so long, if there can be one."""
+    if book.full:
+        return  # shapes come and go: each new one would keep a processor busy for another that nobody asks for again
+    if seconds > 0 and shape.placement.problem is not None:
+        _state["improver"].add(_Job(book, shape, arena, seconds))
+
+
+_state = {"improver": _Improver()}
+
+
+def _stop() -> None:
+    _state["improver"].stop()
+
+
+def _forked() -> None:
+    # The child has no such thread, and perhaps its locks; what was queued is only lost improvement.
+    _state["improver"] = _Improver()
+
+
+atexit.register(_stop)
+with contextlib.suppress(AttributeError):
+    os.register_at_fork(after_in_child=_forked)

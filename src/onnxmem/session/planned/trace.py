@@ -1,0 +1,123 @@
+"""What does a model really ask its allocator for? One run's allocations and frees, kernels' scratch included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from onnxmem._native import arena as native
+from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
+from onnxmem.placement.problem import Int64Array, Problem
+
+ALIGNMENT = 64
+OUTLIVES = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One row per buffer: its size, and when it was allocated and freed, counted in calls.
+
+    An upper of -1 says that the buffer outlived the run: it is an output. A size of 0 stands for any size.
+    """
+
+    sizes: Int64Array
+    lowers: Int64Array
+    uppers: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def steps(self) -> int:
+        """How many calls there were."""
+        return int(max(self.lowers.max(initial=-1), self.uppers.max(initial=-1))) + 1
+
+    @cached_property
+    def inside(self) -> Int64Array:
+        """The buffers that live within the run, by their row: those that a plan places."""
+        return np.flatnonzero(self.uppers != OUTLIVES)
+
+    @property
+    def output_bytes(self) -> int:
+        """What outlived the run."""
+        return int(self.sizes[self.uppers == OUTLIVES].sum())
+
+    def padded(self, guard: int = 0) -> Int64Array:
+        """What each buffer occupies: its size rounded up to the alignment, and a guard behind it."""
+        padded: Int64Array = -(-self.sizes // ALIGNMENT) * ALIGNMENT + guard
+        return padded
+
+    def problem(self, *, outputs: bool = False, guard: int = 0, rows: Int64Array | None = None) -> Problem:
+        """The placement problem: buffers that live within the run (or `rows`); with `outputs`, all of them."""
+        if rows is None:
+            rows = np.arange(len(self)) if outputs else self.inside
+        uppers = np.where(self.uppers == OUTLIVES, self.steps, self.uppers)[rows]
+        sizes = (self.padded(guard) if guard else self.sizes)[rows]
+        return Problem(tuple(f"a{row}" for row in rows), self.lowers[rows], uppers, sizes, ALIGNMENT)
+
+    def bound(self, guard: int = 0, rows: Int64Array | None = None) -> int:
+        """The most that is alive at once, of the buffers that live within the run (or of `rows`)."""
+        rows = self.inside if rows is None else rows
+        sizes = self.padded(guard)[rows]
+        changes = np.zeros(self.steps + 1, np.int64)
+        changes[self.lowers[rows]] = sizes
+        changes[self.uppers[rows]] = -sizes  # every step is one call, so nothing is overwritten
+        return int(np.cumsum(changes).max(initial=0))
+
+    def prefix(self, step: int) -> Trace:
+        """The part before a step, in which whatever is alive at its end stays alive until then."""
+        rows = self.lowers < step
+        uppers = self.uppers[rows]
+        alive = np.flatnonzero(uppers >= step)
+        # One call per step: they end one after the other, behind the last step there was.
+        uppers[alive] = step + np.arange(len(alive))
+        return Trace(self.sizes[rows], self.lowers[rows], uppers)
+
+    def without(self, step: int) -> Trace:
+        """The same, but the buffer allocated at that step may have any size (it says 0) and ends at any time."""
+        row = self.lowers == step
+        return Trace(np.where(row, 0, self.sizes), self.lowers, np.where(row, OUTLIVES, self.uppers))
+
+    def document(self) -> dict[str, list[int]]:
+        """As plain lists, for a file."""
+        return {name: getattr(self, name).tolist() for name in ("sizes", "lowers", "uppers")}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Trace:
+        """The trace that `document` wrote."""
+        try:
+            columns = (np.asarray(document[name], np.int64) for name in ("sizes", "lowers", "uppers"))
+            return cls(*columns)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise PlanError(f"this is not a trace: {error}") from error
+
+
+def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) -> Trace:
+    """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
+    import onnxruntime  # noqa: PLC0415
+
+    from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
+
+    try:
+        options = options or onnxruntime.SessionOptions()
+        with made_for_plans(options):
+            session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+        native.begin_record(limited=False)
+        outputs = None
+        try:
+            # Kept until the recording ends: an output is what outlives the run.
+            outputs = session.run(None, feeds)
+        finally:
+            said = native.finish()
+            del outputs
+    except RuntimeUnsupported:
+        raise
+    except Exception as error:
+        raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
+    if said is None or len(said) != 3:
+        raise ModelError("there was no memory to write down what the model asks for")
+    return Trace(*said)

@@ -1,0 +1,270 @@
+"""How do I run a model with less memory, and change nothing else? `onnxmem.InferenceSession` for onnxruntime's."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnxruntime
+
+from onnxmem.errors import RuntimeUnsupported, UsageError
+from onnxmem.session.modes import (
+    CPU,
+    CPU_PROVIDERS,
+    DISABLE_PREPACKING,
+    Mode,
+    Setting,
+    check_mode,
+    check_version,
+    find_mode,
+    refuse_unsafe,
+)
+from onnxmem.session.options import WATCHED, applied, apply, entries
+from onnxmem.session.package import WEIGHTS, Package, open_package
+from onnxmem.session.prefault import prefault
+from onnxmem.session.trim import trim
+
+if TYPE_CHECKING:  # what plans is imported where something is planned: it would count as memory of all others
+    from onnxmem.session.memory import SessionMemory
+    from onnxmem.session.planned.arena import Arena
+    from onnxmem.session.planned.planner import Planner
+    from onnxmem.session.planned.trace import Trace
+
+_PLANNED = "planned"
+_WARNED: set[str] = set()
+"""Reasons for not planning that were told already: once per process is enough."""
+
+
+class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
+    """onnxruntime's session: the same arguments, methods and outputs, made from a model or from a package's folder.
+
+    It runs inside a plan: the first run of each combination of input shapes records what the model asks for, its
+    placement is solved, and later runs happen at those places in one arena. Where that cannot be, it runs as stock (a
+    package in its own mode), warns once, and `memory.reason` says why. `mode` asks for another way to load and run.
+
+    The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
+    of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
+
+    Only for plans: `arena` shares memory with other sessions. At most `max_plans` shapes (16) are remembered; `plans`
+    are some that `export_plans` wrote. Better placements are sought in the background for `plan_seconds` (5). After
+    `trim_after` seconds without a run the arena's pages go back to the system; `huge_pages` asks it for large ones.
+    `debug` overwrites freed memory and watches the ends of buffers.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: Any = None,
+        providers: Any = None,
+        provider_options: Any = None,
+        *,
+        mode: str | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        config: Mapping[str, str] | None = None,
+        arena: Arena | None = None,
+        plans: Iterable[Mapping[str, Any]] | None = None,
+        max_plans: int | None = None,
+        plan_seconds: float | None = None,
+        trim_after: float | None = None,
+        huge_pages: bool | None = None,
+        debug: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs:
+            _check_spelling(kwargs)
+        self.package, self._mode = _choose(path_or_bytes, mode)
+        self._options_are_ours = sess_options is None
+        self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+        made = self.package.manifest if self.package else None
+        self._settings = {**(made.options if made else {}), **self._mode.options, **(settings or {})}
+        self._config = {**(made.config if made else {}), **self._mode.config, **(config or {})}
+        check_version(self._mode, onnxruntime.__version__)
+        self._to_be_planned = _is_planned(mode)
+        if plans is None and self.package and self._to_be_planned:
+            plans = self.package.plans()
+        planning: dict[str, Any] = {
+            "arena": arena,
+            "plans": None if plans is None else list(plans),
+            "max_plans": max_plans,
+            "plan_seconds": plan_seconds,
+            "trim_after": trim_after,
+            "huge_pages": huge_pages,
+            "debug": debug,
+        }
+        self._planning = {name: value for name, value in planning.items() if value is not None}
+        self._planner: Planner | None = None
+        self._unplanned = "" if self._to_be_planned else f"mode '{mode}' does not plan"
+        if self._planning and not self._to_be_planned:
+            raise UsageError(f"{min(self._planning)}= is for planned runs, and {self._unplanned}")
+        if self.package:
+            self.package.check_here(onnxruntime.__version__)
+            providers = _only_cpu(providers, self.package)
+            path_or_bytes = self.package.model
+        with self._prepared(providers, from_bytes=isinstance(path_or_bytes, bytes)):
+            super().__init__(path_or_bytes, self._options, providers, provider_options, **kwargs)
+
+    # What runs.
+
+    def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
+        """Compute outputs, as onnxruntime's `run` does."""
+        if self._planner is None:
+            return super().run(output_names, input_feed, run_options)
+        return self._planner.run(super().run, output_names, input_feed, run_options)
+
+    def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
+        """Compute outputs from OrtValues, as onnxruntime's does."""
+        if self._planner is None:
+            return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
+        return self._planner.run(super().run_with_ort_values, output_names, input_dict_ort_values, run_options)
+
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
+        """Compute what is bound, as onnxruntime's does."""
+        if self._planner is None:
+            super().run_with_iobinding(iobinding, run_options)
+        else:
+            self._planner.run_bound(super().run_with_iobinding, iobinding, run_options)
+
+    def io_binding(self) -> Any:
+        """A binding; a planned session's remembers the shapes bound to it, so that each is planned for itself."""
+        return super().io_binding() if self._planner is None else self._planner.binding(self)
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Make the session again with other providers, as onnxruntime's does, in the same mode; plans start anew."""
+        if self.package:
+            providers = _only_cpu(providers, self.package)
+        with self._prepared(providers, from_bytes=False):
+            super().set_providers(providers, provider_options)
+
+    # What it takes.
+
+    @property
+    def loaded_mode(self) -> str:
+        """The name of the mode it really is in: a session that could not be planned says what it is instead."""
+        return self._mode.name if self._planner is None else _PLANNED
+
+    @property
+    def memory(self) -> SessionMemory:
+        """What it takes to run, and how its runs were served; or why it is not planned."""
+        from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
+
+        if self._planner is None:
+            return SessionMemory(self._unplanned or "the session was released")
+        return self._planner.memory
+
+    @property
+    def arena(self) -> Arena | None:
+        """The memory it runs in, if it is planned."""
+        return None if self._planner is None else self._planner.arena
+
+    def trim(self) -> None:
+        """Give the free heap and, if it is planned, the arena's pages back; the next run takes them again."""
+        if self._planner is None:
+            trim()
+        else:
+            self._planner.arena.trim()
+
+    def traces(self) -> list[Trace]:
+        """What the model asked for, one trace per shape that is planned."""
+        return [] if self._planner is None else self._planner.traces()
+
+    def export_plans(self) -> list[dict[str, Any]]:
+        """The plans as plain data, for `plans` of another session of the same model."""
+        return [] if self._planner is None else self._planner.book.documents()
+
+    # How it is made.
+
+    @contextmanager
+    def _prepared(self, providers: Any, *, from_bytes: bool) -> Iterator[None]:
+        """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
+        with ExitStack() as while_made:
+            self._planner = self._plan(providers, while_made) if self._to_be_planned else None
+            if self._options_are_ours:
+                apply(self._options, self._settings, self._config)
+            else:
+                while_made.enter_context(applied(self._options, self._settings, self._config))
+            watched = entries(self._options, WATCHED)
+            refuse_unsafe(watched, from_bytes=from_bytes)
+            if self._mode.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
+                raise UsageError("a prepacked package with packing disabled would ignore its packed weights")
+            yield
+        if self._planner is not None or self._mode.trim:
+            # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
+            trim()
+        if self._planner is not None and self.package is not None:
+            prefault(self.package.folder / WEIGHTS, self.package.manifest.always_read)
+
+    def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
+        """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
+        try:
+            from onnxmem.session.planned import planner as planned  # noqa: PLC0415
+
+            with applied(self._options, self._settings, {}):
+                self._unplanned = planned.why_unplannable(self._options, providers)
+            if not self._unplanned:
+                planner = planned.Planner(**self._planning)
+                while_made.enter_context(planned.made_for_plans(self._options))
+                return planner
+        except ImportError as error:
+            self._unplanned = f"what plans cannot be loaded: {error}"
+        except RuntimeUnsupported as error:
+            self._unplanned = str(error)
+        if self._unplanned not in _WARNED:
+            _WARNED.add(self._unplanned)
+            text = f"this session is not planned, it runs as {self._mode.name}: {self._unplanned}"
+            warnings.warn(text, RuntimeWarning, stacklevel=5)  # whoever makes the session
+        return None
+
+
+def _check_spelling(unknown: Iterable[str]) -> None:
+    """onnxruntime ignores arguments it does not know; one that is nearly ours was meant for us."""
+    from difflib import get_close_matches  # noqa: PLC0415
+    from inspect import signature  # noqa: PLC0415
+
+    for name in unknown:
+        if meant := get_close_matches(name, signature(InferenceSession).parameters, 1, 0.8):
+            raise UsageError(f"there is no argument '{name}'", hint=f"{meant[0]}=")
+
+
+def _is_planned(mode: str | None) -> bool:
+    """Whether a session asked for in this mode is planned, where it can be: if nobody says otherwise, it is."""
+    return mode in (None, _PLANNED)
+
+
+def _choose(model: str | bytes | os.PathLike[str], mode: str | None) -> tuple[Package | None, Mode]:
+    """The package, if it is one, and the mode; for a planned session, the one that plans come on top of."""
+    if _is_planned(mode):
+        mode = None
+    if isinstance(model, bytes):
+        chosen = find_mode(mode or "stock")
+        if chosen.form != "any":
+            raise UsageError(f"mode '{chosen.name}' maps files, and a model in bytes has none", hint="give its path")
+        return None, chosen
+    path = Path(model)
+    if not path.is_dir():
+        return None, check_mode(mode or "stock", path)
+    package = open_package(path)
+    if mode is None or mode == package.manifest.mode:
+        return package, package.mode
+    chosen, form = find_mode(mode), package.mode.form
+    # A prepacked model is one with external weights, too.
+    if chosen.form in (form, "any") or (form, chosen.form) == ("prepacked", "external"):
+        return package, chosen
+    raise UsageError(
+        f"mode '{mode}' cannot load '{path}', which was packed for '{package.manifest.mode}'",
+        hint=f"pack it again with --mode {mode}",
+    )
+
+
+def _only_cpu(providers: Any, package: Package) -> Any:
+    """Packages are optimized for the CPU: others would be given a graph that is not for them."""
+    for provider in providers or ():
+        name = provider if isinstance(provider, str) else provider[0]
+        if name not in CPU_PROVIDERS:
+            raise RuntimeUnsupported(
+                f"the package '{package.folder}' is for {CPU}, not for {name}", hint="load the .onnx file instead"
+            )
+    return [CPU]

@@ -1,0 +1,213 @@
+"""Can N workers share the weights, and what does it cost? Files are made for each mode, and then workers run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from onnxmem.environment import read_environment
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.measurement.cache import drop
+from onnxmem.measurement.feeds import make_feeds
+from onnxmem.measurement.scenario import Scenario
+from onnxmem.measurement.signature import Signature, read_signature
+from onnxmem.packing.build import ORT_LIMIT, build, load_options
+from onnxmem.packing.contents import describe_weights
+from onnxmem.session.modes import Mode, Setting, check_version, find_mode
+from onnxmem.session.package import is_package, open_package
+from onnxmem.sharing.gather import Gathering, OnHold
+from onnxmem.sharing.sharing import Cold, Group, Sharing, Worker
+from onnxmem.unknown import Unknown
+
+ONNX_MODES = ("stock", "external", "mapped", "prepacked")
+ORT_MODES = ("ort", "ort-mapped", "ort-mapped-packed")
+OnStage = Callable[[str], None]
+
+# Runs in a row before it is another's turn.
+_STREAK = 2
+_FOREVER = 1e6
+_NOT_ASKED = Cold(Unknown("it was not asked for"), Unknown("it was not asked for"))
+
+
+@dataclass(frozen=True)
+class _Files:
+    """A model in the form that a mode reads."""
+
+    model: Path
+    files: tuple[Path, ...]
+    options: dict[str, Setting]
+
+
+def share(
+    model: Path | str,
+    workers: Sequence[int] = (1, 2, 4),
+    modes: Sequence[str] | None = None,
+    *,
+    iterations: int = 1,
+    cold: bool = True,
+    on_hold: OnHold | None = None,
+    on_stage: OnStage | None = None,
+    **settings: Any,
+) -> Sharing:
+    """Measure N processes of a model together: `share("model.onnx", workers=(1, 4), modes=("stock", "prepacked"))`.
+
+    `settings` are the fields of a Scenario: shapes, dims, inputs, threads … and `runs`, the number of rounds in which
+    the modes take turns to be timed. With more `iterations` every group is made again and rounds are added. With
+    `cold`, one more process of each mode loads with the page cache emptied of the model. `on_hold(pids)` is called
+    while a group is alive.
+    """
+    source = Path(model)
+    scenario = Scenario(source, **settings)
+    counts = _counts(workers)
+    if iterations < 1:
+        raise UsageError(f"iterations must be at least 1; it is {iterations}")
+    chosen = _modes(source, modes)
+    say = on_stage or (lambda _: None)
+    signature = read_signature(source)
+    feeds = make_feeds(signature, scenario)
+    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+        folder = Path(temporary)
+        forms = _prepare(source, signature, chosen, folder, say)
+        saved = feeds.save(folder)
+        lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, saved, scenario, say)
+        colds = {mode.name: lab.cold(mode) if cold else _NOT_ASKED for mode in chosen}
+        groups = [Group(mode.name, count, (), colds[mode.name]) for count in counts for mode in chosen]
+        for number in range(iterations):
+            again = f", {number + 1} of {iterations}" if iterations > 1 else ""
+            groups = [group if group.failures else lab.gather(group, again, on_hold) for group in groups]
+        latencies = lab.race(chosen, iterations)
+        weights = _weights_bytes(forms, signature)
+    return Sharing(
+        source.name,
+        signature.file_size,
+        weights,
+        scenario.threads,
+        scenario.runs,
+        feeds,
+        tuple(groups),
+        latencies,
+        read_environment(),
+    )
+
+
+def _counts(workers: Sequence[int]) -> tuple[int, ...]:
+    counts = tuple(dict.fromkeys(workers))
+    if not counts or any(not 1 <= count <= 256 for count in counts):
+        raise UsageError("numbers of workers must be between 1 and 256", hint="for example --workers 1,2,4")
+    return counts
+
+
+def _modes(source: Path, names: Sequence[str] | None) -> tuple[Mode, ...]:
+    if not names:
+        if is_package(source):
+            names = (open_package(source).manifest.mode,)
+        else:
+            names = ORT_MODES if source.suffix == ".ort" else ONNX_MODES
+    import onnxruntime  # noqa: PLC0415
+
+    found = tuple(find_mode(name) for name in dict.fromkeys(names))
+    for mode in found:
+        check_version(mode, onnxruntime.__version__)
+    return found
+
+
+def _form(mode: Mode, source: Path) -> str:
+    """What a mode reads; planned runs come on top of whatever a package is."""
+    return open_package(source).mode.form if mode.name == "planned" and is_package(source) else mode.form
+
+
+def _prepare(
+    source: Path, signature: Signature, modes: Sequence[Mode], folder: Path, say: OnStage
+) -> dict[str, _Files]:
+    """The model in every form that a mode needs."""
+    forms = {}
+    package = open_package(source) if is_package(source) else None
+    original = Path(package.manifest.source_path) if package else source
+    for form in dict.fromkeys(_form(mode, source) for mode in modes):
+        if package and form in (package.mode.form, "external"):
+            forms[form] = _Files(source, package.files, {})
+        elif form == "any" or (form == "ort" and source.suffix == ".ort"):
+            files = read_signature(original).files if package else signature.files
+            forms[form] = _Files(original, files, {})
+        else:
+            say(f"making the {form} form")
+            if form == "ort" and signature.file_size > ORT_LIMIT:
+                raise ModelError("the model is too large for the ORT format, which ends at 2 GiB")
+            place = folder / form
+            place.mkdir()
+            target = build(original, place, form)
+            forms[form] = _Files(target, tuple(place.iterdir()), load_options(form))
+    return forms
+
+
+class _Lab:
+    """What is measured, one question each."""
+
+    def __init__(
+        self, files: Mapping[str, _Files], feeds: list[tuple[str, str]], scenario: Scenario, say: OnStage
+    ) -> None:
+        self._files, self._feeds, self._scenario, self._say = files, feeds, scenario, say
+
+    def cold(self, mode: Mode) -> Cold:
+        """How long do loading and the first run take if the files have to come from the disk?"""
+        self._say(f"{mode.name}: loading with a cold cache")
+        kept = drop(self._files[mode.name].files)
+        if kept:
+            return Cold(kept, kept)
+        found = Gathering([self._task(mode)], self._scenario.timeout).run()[0]
+        return (
+            Cold(Unknown(found), Unknown(found))
+            if isinstance(found, str)
+            else Cold(found.load_seconds, found.first_run)
+        )
+
+    def gather(self, group: Group, again: str, on_hold: OnHold | None) -> Group:
+        """The group with one more repetition."""
+        self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
+        # Workers wait for each other, and for whoever looks at them, as long as it takes.
+        timeout = self._scenario.timeout * group.count if on_hold is None else _FOREVER
+        found = Gathering([self._task(find_mode(group.mode))] * group.count, timeout).run(on_hold)
+        failures = tuple(worker for worker in found if isinstance(worker, str))
+        if failures:
+            return replace(group, failures=failures)
+        return replace(group, rounds=(*group.rounds, tuple(w for w in found if isinstance(w, Worker))))
+
+    def race(self, modes: Sequence[Mode], iterations: int) -> dict[str, tuple[float, ...] | Unknown]:
+        """The seconds of each run: one worker of each mode, all alive, taking turns."""
+        self._say("latency: all modes take turns")
+        rounds = self._scenario.runs * iterations
+        tasks = [self._task(mode, rounds=rounds) for mode in modes]
+        found = Gathering(tasks, self._scenario.timeout * len(modes)).run()
+        return {
+            mode.name: Unknown(worker) if isinstance(worker, str) else worker.latencies
+            for mode, worker in zip(modes, found, strict=True)
+        }
+
+    def _task(self, mode: Mode, rounds: int = 1) -> tuple[dict[str, Any], tuple[Path, ...]]:
+        form, scenario = self._files[mode.name], self._scenario
+        task = {
+            "model": str(form.model),
+            "feeds": self._feeds,
+            "mode": mode.name,
+            # The second run takes more than the first, where there is a memory pattern; from then on nothing changes.
+            "runs": _STREAK,
+            "rounds": rounds,
+            "threads": scenario.threads,
+            "options": {**form.options, **scenario.options},
+            "config": dict(scenario.config),
+            "profile": False,
+        }
+        return task, form.files
+
+
+def _weights_bytes(forms: dict[str, _Files], signature: Signature) -> int:
+    """One copy of the weights, as they are used."""
+    for form in ("external", "prepacked"):
+        if form in forms:
+            found = forms[form].model
+            model = open_package(found).model if is_package(found) else found
+            return describe_weights(model)[0].used
+    return signature.file_size

@@ -1,0 +1,366 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from onnxmem import IsolatedSession, SessionClosed, SessionError, SessionLost
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.session.isolated.channel import Channel
+from onnxmem.session.isolated.process import Child
+
+X = np.random.default_rng(0).standard_normal((3, 64), dtype=np.float32)
+
+
+@pytest.fixture
+def session(model: Path) -> Iterator[IsolatedSession]:
+    with IsolatedSession(model, {"intra_op_num_threads": 1}) as opened:
+        yield opened
+
+
+def alive(pid: int | None) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_gone(pid: int, seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not alive(pid)
+
+
+def test_it_answers_as_an_ordinary_session_does(session: IsolatedSession, model: Path) -> None:
+    direct = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    for batch in (1, 3, 200, 2, 0):
+        x = np.resize(X, (batch, 64))
+        (mine,), (its) = session.run(None, {"x": x}), direct.run(["y"], {"x": x})
+        assert mine.dtype == its[0].dtype and np.array_equal(mine, its[0])
+    for here, there in zip(session.get_inputs() + session.get_outputs(), direct.get_inputs() + direct.get_outputs()):  # noqa: B905
+        assert (here.name, here.type, here.shape) == (there.name, there.type, there.shape)
+    assert session.get_providers() == direct.get_providers()
+    assert session.get_provider_options() == direct.get_provider_options()
+    assert session.get_modelmeta().graph_name == direct.get_modelmeta().graph_name
+
+
+def test_it_runs_in_any_mode(model: Path, packed: Path) -> None:
+    direct = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    with IsolatedSession(model, mode="planned") as session:
+        assert session.loaded_mode == "planned"
+        for _ in range(3):
+            assert np.array_equal(session.run(None, {"x": X})[0], direct.run(None, {"x": X})[0])
+    with IsolatedSession(packed, mode="prepacked") as session:
+        assert session.loaded_mode == "prepacked"
+    with pytest.raises(UsageError, match="no mode 'fast'"):
+        IsolatedSession(model, mode="fast")
+
+
+def test_strings_sequences_and_half_precision_pass(strings: Path) -> None:
+    feeds = {"text": np.array([["a", "ü€𝄞"], ["", "x" * 1000]], object), "number": np.array([1, 2, 3], np.float32)}
+    direct = ort.InferenceSession(str(strings), providers=["CPUExecutionProvider"])
+    with IsolatedSession(strings) as session:
+        same, pair, half = session.run(None, feeds)
+        fixed = session.run(["same"], feeds | {"text": np.array([["u", "v"]])})[0]
+    expected = direct.run(None, feeds)
+    assert same.tolist() == expected[0].tolist() == feeds["text"].tolist()
+    assert isinstance(pair, list) and all(map(np.array_equal, pair, expected[1]))
+    assert half.dtype == np.float16 and np.array_equal(half, expected[2])
+    assert fixed.tolist() == [["u", "v"]]
+
+
+def test_outputs_stay_as_they_are_as_long_as_they_are_kept(session: IsolatedSession) -> None:
+    x = np.resize(X, (400, 64))  # large enough to stay in shared memory
+    kept = [session.run(None, {"x": x * k})[0] for k in range(20)]
+    copies = [array.copy() for array in kept]
+    rows = [array[1:] for array in kept]
+    del kept[10:]
+    for k in range(50):
+        session.run(None, {"x": x + k})
+    session.close()
+    assert all(np.array_equal(row, copy[1:]) for row, copy in zip(rows, copies, strict=True))
+    kept[0][:] = 7  # they are the caller's own: writing is allowed
+    assert (kept[0] == 7).all() and np.array_equal(kept[1], copies[1])
+
+
+def test_memory_is_used_again_and_not_gathered(session: IsolatedSession) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    large, small = np.zeros((20000, 64), np.float32), X
+    for _ in range(20):
+        session.run(None, {"x": large})
+        session.run(None, {"x": small})
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:onnxmem" in line]
+    assert len(mapped) <= 6
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 6
+    session.close()
+    assert "memfd:onnxmem" not in Path("/proc/self/maps").read_text()
+
+
+def test_outputs_can_be_gathered_by_the_hundred(session: IsolatedSession) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    feeds = [np.full((400, 64), k, np.float32) for k in range(300)]
+    kept = [session.run(None, {"x": x})[0] for x in feeds]
+    assert len(list(Path("/proc/self/fd").iterdir())) < before + 20
+    (one,) = session.run(None, {"x": feeds[1]})
+    assert all(np.allclose(y, one * k, rtol=1e-4) for k, y in enumerate(kept))
+
+
+def test_a_small_output_does_not_keep_a_large_slot(session: IsolatedSession) -> None:
+    session.run(None, {"x": np.zeros((20000, 64), np.float32)})
+    kept = session.run(None, {"x": np.zeros((400, 64), np.float32)})
+    session.close()
+    (line,) = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:onnxmem" in line]
+    start, end = (int(part, 16) for part in line.split()[0].split("-"))
+    assert end - start <= 4 * kept[0].nbytes
+
+
+def test_threads_may_call_at_the_same_time(session: IsolatedSession) -> None:
+    expected = session.run(None, {"x": X})[0].copy()
+    wrong: list[Any] = []
+
+    def work(k: int) -> None:
+        for _ in range(25):
+            (y,) = session.run(None, {"x": X * k})
+            if not np.allclose(y, expected * k, atol=1e-4):
+                wrong.append(y)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_session_outlives_the_thread_that_made_it(model: Path) -> None:
+    made: list[IsolatedSession] = []
+    thread = threading.Thread(target=lambda: made.append(IsolatedSession(model)))
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+    with made[0] as session:
+        assert session.run(None, {"x": X})[0].shape == (3, 64)
+
+
+def test_a_killed_child_loses_its_calls_and_the_next_one_starts_another(session: IsolatedSession) -> None:
+    expected = session.run(None, {"x": X})[0]
+    first = session.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    with pytest.raises(SessionLost, match="killed") as caught:
+        session.run(None, {"x": X})
+    assert isinstance(caught.value, RuntimeError) and "new process" in caught.value.hint
+    assert np.array_equal(session.run(None, {"x": X})[0], expected)
+    assert session.pid not in (None, first) and not alive(first)
+
+
+def test_a_child_killed_in_the_middle_of_calls_fails_all_of_them(session: IsolatedSession) -> None:
+    raised: list[BaseException] = []
+    large = np.zeros((50000, 64), np.float32)
+
+    def work() -> None:
+        try:
+            while True:
+                session.run(None, {"x": large})
+        except SessionLost as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    pid = session.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)  # so that every thread is waiting when it dies
+    time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    for thread in threads:
+        thread.join(10)
+    assert len(raised) == 3
+    assert session.run(None, {"x": X})[0].shape == (3, 64)
+
+
+def test_a_child_killed_while_loading_is_one_clear_error(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Child.load
+
+    def killed(self: Child, request: dict[str, Any]) -> dict[str, Any]:
+        self.process.kill()
+        return load(self, request)
+
+    monkeypatch.setattr(Child, "load", killed)
+    with pytest.raises(SessionLost, match="while loading"):
+        IsolatedSession(model)
+
+
+def test_an_interrupted_call_does_not_confuse_the_next(
+    session: IsolatedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = session.run(None, {"x": X})[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(Channel, "receive", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            session.run(None, {"x": X * 2})
+    assert np.array_equal(session.run(None, {"x": X})[0], expected)
+
+
+def test_close_ends_the_process_and_can_be_repeated(model: Path) -> None:
+    session = IsolatedSession(model)
+    pid = session.pid
+    assert alive(pid)
+    session.close()
+    assert not alive(pid) and session.pid is None and session.closed
+    session.close()
+    with pytest.raises(SessionClosed, match="closed"):
+        session.run(None, {"x": X})
+
+
+def test_close_wakes_calls_of_other_threads(session: IsolatedSession) -> None:
+    pid = session.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            session.run(None, {"x": X})
+        except SessionClosed as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(0.1)
+    threading.Timer(0.2, os.kill, (pid, signal.SIGCONT)).start()
+    session.close()
+    thread.join(10)
+    assert len(raised) == 1 and not alive(pid)
+
+
+def test_wrong_requests_say_what_would_be_right(session: IsolatedSession) -> None:
+    cases: list[tuple[Any, Any, str]] = [
+        (None, {"z": X}, "no input 'z'"),
+        (None, {}, "nothing was given for the input 'x'"),
+        (["q"], {"x": X}, "no output 'q'"),
+        (None, {"x": X[:, :5]}, "invalid dimensions"),
+        (None, {"x": X.astype(np.int32)}, "data type"),
+        (None, {"x": object()}, "cannot be passed"),
+    ]
+    for names, feeds, message in cases:
+        with pytest.raises(UsageError, match=message) as caught:
+            session.run(names, feeds)
+        assert "ONNXRuntimeError" not in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="no run option 'speed'"):
+        session.run(None, {"x": X}, {"speed": 1})
+    with pytest.raises(UsageError, match="mapping"):
+        session.run(None, {"x": X}, ort.RunOptions())
+    shrink = {"memory.enable_memory_arena_shrinkage": "cpu:0", "log_severity_level": 3}
+    assert session.run(["y"], {"x": X}, shrink)[0].shape == (3, 64)
+
+
+def test_what_cannot_be_loaded_leaves_no_process(model: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    with pytest.raises(UsageError, match="no such file"):
+        IsolatedSession(tmp_path / "missing.onnx")
+    with pytest.raises(ModelError, match="Protobuf"):
+        IsolatedSession(broken)
+    with pytest.raises(UsageError, match="no session option 'foo'") as caught:
+        IsolatedSession(model, {"foo": 1})
+    assert "intra_op_num_threads" in caught.value.hint
+    with pytest.raises(UsageError, match="graph_optimization_level"):
+        IsolatedSession(model, {"graph_optimization_level": "ORT_FASTER"})
+    with pytest.raises(UsageError, match="mapping"):
+        IsolatedSession(model, ort.SessionOptions())
+    with pytest.raises(UsageError, match="path"):
+        IsolatedSession(model.read_bytes())  # type: ignore[arg-type]
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    assert not [pid for pid in children if b"isolated_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_a_fork_cannot_use_it_and_does_not_end_it(session: IsolatedSession) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            session.run(None, {"x": X})
+        except SessionError:
+            session.close()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert session.run(None, {"x": X})[0].shape == (3, 64)
+
+
+def python(code: str, model: Path) -> subprocess.Popen[str]:
+    program = f"import os, sys, time, numpy, onnxmem\nmodel, x = {str(model)!r}, numpy.ones((3, 64), 'f4')\n"
+    return subprocess.Popen(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program + textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "holder",
+    ["", "if os.fork() == 0: time.sleep(8); os._exit(0)"],
+    ids=["alone", "with a fork that holds its descriptors"],
+)
+def test_no_orphan_and_no_file_when_the_parent_is_killed(model: Path, holder: str) -> None:
+    before = set(Path("/dev/shm").iterdir())
+    code = f"""
+        session = onnxmem.IsolatedSession(model)
+        kept = session.run(None, {{"x": x}})
+        {holder}
+        print(session.pid, flush=True)
+        time.sleep(30)
+    """
+    with python(code, model) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+        assert wait_until_gone(pid, 5)
+        parent.stdout.close()
+    assert set(Path("/dev/shm").iterdir()) <= before
+
+
+def test_an_interpreter_that_ends_without_closing_ends_clean(model: Path) -> None:
+    code = """
+        session = onnxmem.IsolatedSession(model)
+        kept = session.run(None, {"x": x})
+        print(session.pid, flush=True)
+    """
+    with python(code, model) as parent:
+        out, errors = parent.communicate(timeout=60)
+    assert (parent.returncode, errors) == (0, "")
+    assert not alive(int(out))
+
+
+def test_a_session_that_is_forgotten_is_ended(model: Path) -> None:
+    session = IsolatedSession(model)
+    pid = session.pid
+    assert pid is not None
+    session.run(None, {"x": X})
+    del session
+    assert not alive(pid)
+
+
+def test_the_parent_needs_no_onnxruntime(model: Path) -> None:
+    code = """
+        with onnxmem.IsolatedSession(model) as session:
+            session.run(None, {"x": x})
+        print([name for name in sys.modules if name.startswith("onnxruntime")])
+    """
+    with python(code, model) as parent:
+        out, errors = parent.communicate(timeout=60)
+    assert (out.strip(), errors) == ("[]", "")
