@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.metadata import version
 from types import FrameType
 
 import typer
@@ -47,9 +48,7 @@ def about(
 ) -> None:
     """How much memory an ONNX model takes, why, and how to make it take less."""
     if show_version:
-        from onnxmem import __version__  # noqa: PLC0415
-
-        typer.echo(f"onnxmem {__version__}")
+        typer.echo(f"onnxmem {version('onnxmem')}")
         raise typer.Exit
 
 

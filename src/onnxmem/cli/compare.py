@@ -10,6 +10,7 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
+from onnxmem.progress import Progress
 
 
 def compare(
@@ -108,7 +109,7 @@ def compare(
             tolerance=tolerance,
             headroom=headroom / 100,
             advice=advice,
-            on_life=step,
+            on_life=lambda stage: step(Progress(stage)),
         )
     if has_figures(result):
         output.draw(lambda: scaling_chart(result.document()))

@@ -6,17 +6,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
+from onnxmem.progress import OnProgress, Progress
 from onnxmem.units import format_bytes
 
 _PATIENCE = 2.0
-
-
-class Step(Protocol):
-    """Called with what is being done, and how many bytes of how many are (0 where nobody knows)."""
-
-    def __call__(self, text: str, done: int = 0, total: int = 0) -> None: ...
 
 
 def tell(text: str, hint: str = "") -> None:
@@ -27,17 +21,17 @@ def tell(text: str, hint: str = "") -> None:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Step]:
-    """Show that work is going on: yields a function to call with each step of it.
+def progress(what: str) -> Iterator[OnProgress]:
+    """Show that work is going on: yields what to call with each stage of it.
 
-    Work without steps is mentioned only if it takes long.
+    Work without stages is mentioned only if it takes long.
     """
     with _bar(what) if sys.stderr.isatty() else _lines(what) as step:
         yield step
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Step]:
+def _bar(what: str) -> Iterator[OnProgress]:
     from rich import progress as rich  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415
@@ -49,28 +43,36 @@ def _bar(what: str) -> Iterator[Step]:
     with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"{what} …", total=None, amount="")
 
-        def step(text: str, done: int = 0, total: int = 0) -> None:
-            amount = f"{format_bytes(done)} of {format_bytes(total)}" if total else ""
-            bar.update(task, description=f"{what}: {text} …", completed=done, total=total or None, amount=amount)
+        def step(now: Progress) -> None:
+            description, total = f"{what}: {now.stage} …", now.total or None
+            bar.update(task, description=description, completed=now.done, total=total, amount=_amount(now))
 
         yield step
 
 
 @contextmanager
-def _lines(what: str) -> Iterator[Step]:
+def _lines(what: str) -> Iterator[OnProgress]:
     patience = threading.Timer(_PATIENCE, tell, [f"{what} …"])
     patience.daemon = True
     last = ""
 
-    def step(text: str, _: int = 0, total: int = 0) -> None:
+    def step(now: Progress) -> None:
         nonlocal last
         patience.cancel()
-        if text != last:
-            last = text
-            tell(f"{what}: {text}{f' {format_bytes(total)}' if total else ''} …")
+        if now.stage != last:
+            last = now.stage
+            size = f" {format_bytes(now.total)}" if now.total and now.unit == "bytes" else ""
+            tell(f"{what}: {now.stage}{size} …")
 
     patience.start()
     try:
         yield step
     finally:
         patience.cancel()
+
+
+def _amount(now: Progress) -> str:
+    if not now.total:
+        return ""
+    write = format_bytes if now.unit == "bytes" else str
+    return f"{write(now.done)} of {write(now.total)}"

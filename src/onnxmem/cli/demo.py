@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json as jsonlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxmem.cli.console import Step, progress, tell
+from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import check_writable, print_json, print_text
+from onnxmem.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
     from onnxmem.report.report import Document
@@ -19,9 +21,9 @@ SHAPE = (1, 3, 512, 512)
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put all files.")
-    ] = Path("onnxmem-demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put all files.")] = Path(
+        "onnxmem-demo"
+    ),
     html: Annotated[
         Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the report here instead.")
     ] = None,
@@ -55,14 +57,14 @@ def demo(
     for each in (page, picture, path):
         check_writable(each, (".html", ".svg", ".onnx"))
     with progress("demonstrating") as step:
-        step("building a U-Net and estimating it")
+        step(Progress("building a U-Net and estimating it"))
         with replacing(path) as temporary:
             onnx.save(zoo.build("unet"), temporary)
         model = Model.open(path)
         symbolic = estimate(model, Question(shapes={}, dims={}), ["best"])
         result = estimate(model, Question(shapes={"image": SHAPE}, dims={}))
         results = [document_of(result), *_observe(path, step)]
-        step("making the report")
+        step(Progress("making the report"))
         report = make_report(results, "A U-Net at 512 × 512 pixels")
         drawn: list[Path] = []
         try:
@@ -82,7 +84,7 @@ def demo(
     print_text(demo_text(result, symbolic.formula, found, saved, drawn))
 
 
-def _observe(path: Path, step: Step) -> list[Document]:
+def _observe(path: Path, step: OnProgress) -> list[Document]:
     """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
     from onnxmem.measurement.measure import measure  # noqa: PLC0415
@@ -91,7 +93,7 @@ def _observe(path: Path, step: Step) -> list[Document]:
     from onnxmem.report.build import document_of  # noqa: PLC0415
 
     scenario = Scenario(path, shapes={"image": SHAPE}, runs=3)
-    stages = {
+    stages: dict[str, Callable[[], Any]] = {
         "measuring it in a fresh process": lambda: measure(scenario),
         # Its nodes are stock's: they need no second look.
         "measuring it inside its plan": lambda: measure(replace(scenario, mode="planned"), nodes=False),
@@ -99,7 +101,7 @@ def _observe(path: Path, step: Step) -> list[Document]:
     }
     documents = []
     for what, work in stages.items():
-        step(what)
+        step(Progress(what))
         try:
             documents.append(document_of(work()))
         except RuntimeUnsupported as error:

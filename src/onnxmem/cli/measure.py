@@ -9,6 +9,7 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
+from onnxmem.progress import Progress
 
 
 def measure(
@@ -47,7 +48,7 @@ def measure(
             timeout=time_limit,
             memory_limit=limit,
             nodes=nodes,
-            on_phase=lambda name, _pid: step(name),
+            on_phase=lambda name, pid: step(Progress(name, pid=pid)),
         )
     output.draw(lambda: timeline_chart(result.document()))
     output.show(result.document(), measure_text(result))

@@ -83,9 +83,7 @@ Settings = Annotated[
 Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
 ]
-MemoryLimit = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")
-]
+MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")]
 TimeLimit = Annotated[
     float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="Stop after this long, all in all.")
 ]

@@ -87,8 +87,6 @@ class DrawnOutput(Output):
                 save_chart(chart(), self.picture)
 
 
-
-
 def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | None] = ()) -> None:
     """Raise UsageError unless this file can be written, and is none of those that are read."""
     allowed = tuple(suffixes)

@@ -11,6 +11,7 @@ from onnxmem.cli import options
 from onnxmem.cli.console import progress
 from onnxmem.cli.output import print_json, print_text
 from onnxmem.errors import UsageError
+from onnxmem.progress import Progress
 
 
 def pack(
@@ -28,7 +29,7 @@ def pack(
         typer.Option(
             metavar="MODE",
             autocompletion=options.complete_mode,
-            help="prepacked, external, mapped, ort, ort-mapped or ort-mapped-packed: how it is loaded."
+            help="prepacked, external, mapped, ort, ort-mapped or ort-mapped-packed: how it is loaded.",
         ),
     ] = "prepacked",
     order: Annotated[
@@ -86,14 +87,32 @@ def pack(
             def read(count: int) -> None:
                 nonlocal done
                 done += count
-                step(output.name, done, total)
+                step(Progress(output.name, done, total, "bytes"))
 
             package, what = read_all(output, read), "verified"
         elif repack:
-            package, what = write_again(output, model, progress=step, **keywords), "packed again"
+            package, what = (
+                write_again(
+                    output,
+                    model,
+                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
+                    **keywords,
+                ),
+                "packed again",
+            )
         else:
             assert model is not None
-            package, what = write(model, output, mode, force=force, progress=step, **keywords), "packed"
+            package, what = (
+                write(
+                    model,
+                    output,
+                    mode,
+                    force=force,
+                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
+                    **keywords,
+                ),
+                "packed",
+            )
     if json:
         print_json(package_document(package))
     else:

@@ -32,7 +32,8 @@ def with_name(text: str, model: Path) -> str:
     if len(names) != 1:
         raise UsageError(
             f"'{text}' does not say which input it is the shape of, and '{model.name}' has {len(names)}",
-            hint=f"write it as {names[0] if names else 'input'}={text}" + (f"; it has: {', '.join(names)}" * bool(names)),
+            hint=f"write it as {names[0] if names else 'input'}={text}"
+            + (f"; it has: {', '.join(names)}" * bool(names)),
         )
     return f"{names[0]}={text}"
 

@@ -23,7 +23,9 @@ class TraceOutput(Output):
 
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the trace: .csv id,lower,upper,size; .json, .html …"),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the trace: .csv id,lower,upper,size; .json, .html …"
+        ),
     ] = None
 
 

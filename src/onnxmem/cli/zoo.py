@@ -21,7 +21,9 @@ def _complete(incomplete: str) -> list[tuple[str, str]]:
 def zoo(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="The network to write; without it all are listed.", autocompletion=_complete),
+        typer.Argument(
+            metavar="[NAME]", help="The network to write; without it all are listed.", autocompletion=_complete
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="MODEL.onnx", help="Where to write it.")
