@@ -25,7 +25,7 @@ def report(
     """
     from onnxmem.report.build import read_report  # noqa: PLC0415
     from onnxmem.report.render.to_json import render_json  # noqa: PLC0415
-    from onnxmem.report.render.to_text import render_text  # noqa: PLC0415
+    from onnxmem.report.render.to_terminal import render_text  # noqa: PLC0415
     from onnxmem.report.save import save_report  # noqa: PLC0415
 
     output.check(*results)
