@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import check_writable, print_json
+from onnxmem.cli.output import check_writable, print_json, print_report
 
 
 def convert(
@@ -24,14 +24,14 @@ def convert(
     One .onnx file, one with its weights in a file beside it, or ONNX Runtime's own format.
     """
     from onnxmem.packing.convert import convert as run  # noqa: PLC0415
-    from onnxmem.units import format_bytes  # noqa: PLC0415
+    from onnxmem.report.build import make_report  # noqa: PLC0415
 
     check_writable(output, (), (model,))
     with progress(f"converting {model.name}"):
         files = run(model, to, output, force=force)
+    listed = [{"path": str(file), "bytes": file.stat().st_size} for file in files]
+    document = {"schema": "onnxmem.convert/1", "model": model.name, "to": to, "files": listed}
     if json:
-        listed = [{"path": str(file), "bytes": file.stat().st_size} for file in files]
-        print_json({"schema": "onnxmem.convert/1", "model": model.name, "to": to, "files": listed})
+        print_json(document)
     else:
-        for file in files:
-            typer.echo(f"{file}  {format_bytes(file.stat().st_size)}")
+        print_report(make_report([document]))

@@ -39,7 +39,6 @@ def estimate(
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.placement.strategies import STRATEGIES, find  # noqa: PLC0415
     from onnxmem.report.documents import estimate_document  # noqa: PLC0415
-    from onnxmem.report.text import estimate_text  # noqa: PLC0415
 
     output.check(model, graph.inputs)
     if tensors is not None:
@@ -52,4 +51,4 @@ def estimate(
         result = run(Model.open(model), question, strategy or STRATEGIES, time_limit=time_limit)
     if tensors is not None:
         write_tensors(result, tensors)
-    output.show(estimate_document(result), estimate_text(result))
+    output.show(estimate_document(result))

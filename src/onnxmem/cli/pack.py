@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import print_json, print_text
+from onnxmem.cli.output import print_json, print_report
 from onnxmem.errors import UsageError
 from onnxmem.progress import Progress
 
@@ -64,7 +64,7 @@ def pack(
     from onnxmem.model.bindings import parse_shapes  # noqa: PLC0415
     from onnxmem.packing.pack import pack as write  # noqa: PLC0415
     from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
-    from onnxmem.report.packages import package_document, package_text  # noqa: PLC0415
+    from onnxmem.report.build import make_report  # noqa: PLC0415
     from onnxmem.session.package import open_package  # noqa: PLC0415
     from onnxmem.session.package import verify as read_all  # noqa: PLC0415
 
@@ -113,7 +113,8 @@ def pack(
                 ),
                 "packed",
             )
+    document = {**package.document(), "done": what}
     if json:
-        print_json(package_document(package))
+        print_json(document)
     else:
-        print_text(package_text(package, what))
+        print_report(make_report([document]))

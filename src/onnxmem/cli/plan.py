@@ -58,7 +58,6 @@ def plan(
     from onnxmem.placement.table import is_table, read_problem, write_plan  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
     from onnxmem.report.documents import plan_document  # noqa: PLC0415
-    from onnxmem.report.text import plan_text  # noqa: PLC0415
     from onnxmem.schedule.scheduled import schedule  # noqa: PLC0415
 
     output.check(source, graph.inputs, table=True)
@@ -83,7 +82,7 @@ def plan(
     shapes = ["×".join(map(str, span.tensors[0].shape or ())) for span in spans] if spans else None
     output.draw(lambda: memory_map(result, title=title, step_names=steps, dims=shapes))
     document = plan_document(result, scheduled, source.name)
-    output.show(document, plan_text(result, scheduled, source.name), table=lambda path: write_plan(result, path))
+    output.show(document, table=lambda path: write_plan(result, path))
     if not result.fits:
         raise typer.Exit(1)
 

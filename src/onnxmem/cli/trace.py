@@ -55,7 +55,6 @@ def trace(
         found = record(str(model), feeds)
     output.show(
         _document(found, model.name, feeds),
-        _text(found, model.name, feeds),
         table=lambda path: write_problem(found.problem(outputs=outputs), path),
     )
 
@@ -72,15 +71,3 @@ def _document(found: Trace, name: str, feeds: Mapping[str, Any]) -> dict[str, An
         "total_bytes": int(found.padded().sum()),
         "lower_bound_bytes": found.bound(),
     }
-
-
-def _text(found: Trace, name: str, feeds: Mapping[str, Any]) -> str:
-    from onnxmem.units import format_bytes  # noqa: PLC0415
-
-    fed = ", ".join(f"{key} {'×'.join(map(str, value.shape)) or 'scalar'}" for key, value in feeds.items())
-    return (
-        f"{name}: {len(found)} buffers in one run with {fed}\n"
-        f"  all together                 {format_bytes(int(found.padded().sum())):>10}\n"
-        f"  at most alive within the run {format_bytes(found.bound()):>10}   (the lower bound of any plan)\n"
-        f"  outputs, which outlive it    {format_bytes(found.output_bytes):>10}"
-    )

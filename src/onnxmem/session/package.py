@@ -168,6 +168,10 @@ class Package:
         """The file that a session is made from."""
         return self.folder / self.manifest.model
 
+    def document(self) -> dict[str, Any]:
+        """`onnxmem.package/1`: the manifest, and where it is."""
+        return {**json.loads(self.manifest.text()), "folder": str(self.folder), "bytes": self.size}
+
     @property
     def mode(self) -> Mode:
         """How it is meant to be loaded."""

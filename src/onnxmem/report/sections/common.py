@@ -1,4 +1,4 @@
-"""What several kinds of results say in the same way: inputs, assumptions, the machine, tensors, and the next command."""
+"""What several kinds of results say in the same way: inputs, the machine, tensors, and the next command."""
 
 from __future__ import annotations
 

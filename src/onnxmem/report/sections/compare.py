@@ -39,6 +39,11 @@ def section(document: Document) -> Section:
     )
 
 
+def has_figures(document: Document) -> bool:
+    """Whether there is anything to draw."""
+    return bool(_measured(document["candidates"]))
+
+
 def short_names(candidates: list[Document]) -> dict[str, str]:
     """How candidates are called in tables: by name while these are few and short, else by letters, explained first."""
     shown = [each["name"] for each in candidates if not each.get("failure")]
@@ -212,8 +217,8 @@ def _notes(document: Document) -> list[str]:
     if given.get("runs"):
         limit = given.get("repeat_limit")
         repeated = format_count(given.get("repeat", 1), "fresh process", "fresh processes")
-        notes.append(f"Medians of at least {repeated} per size, in turns, 1 + {given['runs']} runs in each; ± is half the "
-                     f"spread. Memory is RSS.")  # fmt: skip
+        runs = f"1 + {given['runs']} runs in each"
+        notes.append(f"Medians of at least {repeated} per size, in turns, {runs}; ± is half the spread. Memory is RSS.")
         if limit is not None and limit < 3:
             notes.append("With fewer than 3 repetitions hardly anything is decided: see --repeat.")
     assumed = {**next((size.get("assumed") or {} for size in document.get("sizes") or ()), {})}

@@ -127,8 +127,8 @@ def _formula(document: Document) -> list[Table]:
         found.append(Table(title, ("whichever is largest", "from", "to"), rows).without_empty_columns())
     if document.get("table"):
         dims = list(document["table"][0]["dims"])
-        rows = tuple((*(count(row["dims"], dim) for dim in dims), size(row, "peak_bytes")) for row in document["table"])
-        found.append(Table("At other sizes", (*(words(dim, 30) for dim in dims), "peak of activations"), rows))
+        sizes = tuple((*(count(row["dims"], d) for d in dims), size(row, "peak_bytes")) for row in document["table"])
+        found.append(Table("At other sizes", (*(words(dim, 30) for dim in dims), "peak of activations"), sizes))
     return found
 
 
@@ -138,9 +138,9 @@ def _notes(document: Document) -> list[str]:
         pieces = format_count(len(formula.get("general") or ()), "expression")
         notes.append(f"The peak for any size is the largest of {pieces}; --json has them.")
     if document.get("formula_note"):
-        notes.append(sentence(document['formula_note']))
-    if (document["activations"].get("placement_note")):
-        notes.append(sentence(document['activations']['placement_note']))
+        notes.append(sentence(document["formula_note"]))
+    if document["activations"].get("placement_note"):
+        notes.append(sentence(document["activations"]["placement_note"]))
     if wasted := number(document["weights"], "duplicate_bytes"):
         groups = document["weights"].get("duplicates") or ()
         first = f", first {', '.join(name(each, 30).text for each in groups[0]['names'][:3])}" if groups else ""

@@ -119,7 +119,9 @@ def _facts(document: Document) -> tuple[Fact, ...]:
     ]
     if given is not None:
         by = document["memory_limit"].get("enforced_by")
-        about = "; ".join(text for text in (of_limit(height, given), f"enforced by {words(by, 30)}" if by else "") if text)
+        about = "; ".join(
+            text for text in (of_limit(height, given), f"enforced by {words(by, 30)}" if by else "") if text
+        )
         facts.insert(1, Fact("limit", size(document["memory_limit"], "bytes"), about))
     planned = document.get("planned")
     if planned and not planned["reason"] and planned["plan_bytes"]:

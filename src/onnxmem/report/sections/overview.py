@@ -61,7 +61,7 @@ def conditions(documents: Sequence[Document]) -> list[str]:
 
 
 def labels(documents: Sequence[Document]) -> list[str]:
-    """A name for each measurement: the mode, with model and shapes where they differ; numbered if that is not enough."""
+    """A name for each measurement: the mode, model and shapes where they differ, a number if that is not enough."""
     different = differences(documents)
     names = [label(d) if "models" in different else how_run(d) for d in documents]
     if "input shapes" in different:
@@ -103,7 +103,9 @@ def _summary(named: Sequence[tuple[str, Document]], expected: Sequence[Document]
     if peaks and expected:
         name, document = next((n, d) for n, d in named if n == peaks[0][1])
         plan = known(_expected(expected[0]), "run_growth_bytes")
-        return f"Running took {known(document, 'run_growth_bytes')} {name}; the best plan of its activations takes {plan}."
+        return (
+            f"Running took {known(document, 'run_growth_bytes')} {name}; the best plan of its activations takes {plan}."
+        )
     return f"{len(named) + len(expected)} results side by side."
 
 

@@ -12,6 +12,7 @@ from onnxmem.units import format_bytes, format_count
 def section(document: Document) -> Section:
     """`onnxmem.package/1`: the manifest, its `folder`, and its size in `bytes`."""
     folder, mode = words(document.get("folder") or "package", 120), find_mode(str(document["mode"]))
+    done = f", {words(document['done'], 30)}" if document.get("done") else ""
     weights, verified = document["weights"], document["verified"]
     shared = "one copy for all processes" if mode.shared else "those that kernels pack are copied by each process"
     outputs = f"equal to {words(verified['reference'], 80)}, bit for bit, on {shapes_text(verified['inputs'])}"
@@ -24,7 +25,7 @@ def section(document: Document) -> Section:
     load = Action("Load it", command=f'onnxmem.InferenceSession("{folder}")')
     share = Action("See what several processes take together", command=f"onnxmem share {folder}")
     return Section(
-        f"Package {folder}",
+        f"Package {folder}{done}",
         f"{known(document, 'bytes')} in mode {mode.name}: {mode.about}. Its outputs are {outputs}.",
         facts=tuple(fact for fact in facts if fact.cell.value),
         actions=(load, share),
@@ -46,10 +47,14 @@ def _plans(document: Document) -> Table:
 def _notes(document: Document) -> list[str]:
     mode, order = find_mode(str(document["mode"])), document.get("order")
     cpu = words((document.get("cpu") or {}).get("machine", "these"), 40)
-    notes = [f"Made for ONNX Runtime {words(document['onnxruntime'], 20)} and {cpu} CPUs with the features of this one."]
+    notes = [
+        f"Made for ONNX Runtime {words(document['onnxruntime'], 20)} and {cpu} CPUs with the features of this one."
+    ]
     if order:
         bound, before = known(order, "bound_bytes"), known(order, "default_bound_bytes")
-        notes.append(f"Its nodes run in the order '{words(order['name'], 40)}': a run needs at least {bound}, not {before}.")
+        notes.append(
+            f"Its nodes run in the order '{words(order['name'], 40)}': a run needs at least {bound}, not {before}."
+        )
     notes.append(f"Trade-off: {mode.costs}. Avoid if {mode.avoid}.")
     source = document.get("source") or {}
     files = format_count(len(source.get("files") or ()), "file")

@@ -31,7 +31,7 @@ Labelled = Sequence[tuple[str, Document]]
 
 def peak_parts(measured: Labelled) -> tuple[Chart, ...]:
     """One bar for each measurement (`onnxmem.measure/1`) whose peak can be told apart."""
-    bars = [
+    bars: list[dict[str, Any]] = [
         {"label": label, "parts": [{"name": part, "bytes": found[part]} for part in PARTS if found.get(part)],
          "budget_bytes": number(document.get("memory_limit") or {}, "bytes")}
         for label, document in measured
@@ -93,4 +93,4 @@ def _taken_by_runs(document: Document, top: Mapping[str, Any]) -> int:
         for kind in phase["made_of"]
         if kind["kind"] in (_LIBRARIES, _MODEL)
     )
-    return max(int(top["peak_rss_bytes"]) - int(loaded["rss_bytes"]) - files, 0)
+    return max(int(top["peak_rss_bytes"] - loaded["rss_bytes"] - files), 0)

@@ -91,5 +91,5 @@ def _notes(document: Document) -> list[str]:
     if (number(document, "proven_bound_bytes") or 0) > (number(document, "lower_bound_bytes") or 0):
         notes.append(f"A search proved that no plan takes less than {known(document, 'proven_bound_bytes')}.")
     if document.get("placement_note"):
-        notes.append(sentence(document['placement_note']))
+        notes.append(sentence(document["placement_note"]))
     return notes

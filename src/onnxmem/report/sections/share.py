@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from onnxmem.report.cells import Document, count, known, number, seconds, size, times, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
@@ -58,7 +58,9 @@ def _facts(last: list[Document], best: Document | None, stock: Document | None) 
     shown = best or stock
     if shown is not None:
         facts.append(Fact("one more worker", size(shown, "per_worker_uss_bytes"), f"USS, {words(shown['mode'], 30)}"))
-        facts.append(Fact("least possible", size(shown, "floor_bytes"), "one copy of the weights + the smallest workers"))
+        facts.append(
+            Fact("least possible", size(shown, "floor_bytes"), "one copy of the weights + the smallest workers")
+        )
     return tuple(fact for fact in facts if fact.cell.value is not None)
 
 
@@ -134,7 +136,7 @@ def _latencies(document: Document) -> Table:
     return _rows("Latency", "mode", columns, rows)
 
 
-def _rows(title: str, key: str, columns: tuple[tuple[str, str, Show], ...], rows: list[Document]) -> Table:
+def _rows(title: str, key: str, columns: tuple[tuple[str, str, Show], ...], rows: Sequence[Document]) -> Table:
     cells = tuple((Cell(words(row[key], 30)), *(show(row, name) for _, name, show in columns)) for row in rows)
     return Table(title, (key, *(heading for heading, _, _ in columns)), cells)
 
