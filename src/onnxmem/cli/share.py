@@ -63,7 +63,7 @@ def share(
         iterations=iterations,
         cold=cold,
         on_hold=_wait if hold else None,
-        on_stage=_say,
+        on_progress=lambda progress: _say(progress.stage),
         shapes=dict(parse_shape(text) for text in shape or []),
         dims=dict(parse_dim(text) for text in dim or []),
         inputs=inputs,

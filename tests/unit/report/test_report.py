@@ -265,6 +265,6 @@ def test_timelines_of_one_model_have_one_scale() -> None:
 
 def test_a_share_of_several_modes_says_how_latencies_were_compared() -> None:
     document = samples.share()
-    modes = [{**group, "latency_of_stock": 1.0} for group in document["modes"]]
-    notes = make_report([{**document, "modes": modes}]).sections[-1].notes
+    paired = [{"mode": mode, "of_baseline": 1.0} for mode in ("stock", document["model"])]
+    notes = make_report([{**document, "latency": paired}]).sections[-1].notes
     assert any("not ratio of the medians" in note for note in notes)
