@@ -27,7 +27,7 @@ def report(
     """Make one report of results that were saved as JSON: estimates, plans, measurements, ladders, comparisons."""
     from onnxmem.report.build import read_report  # noqa: PLC0415
     from onnxmem.report.render.to_json import render_json  # noqa: PLC0415
-    from onnxmem.report.render.to_text import render_text  # noqa: PLC0415
+    from onnxmem.report.render.to_terminal import render_text  # noqa: PLC0415
     from onnxmem.report.save import report_kind, save_report  # noqa: PLC0415
 
     if output is not None:
