@@ -93,6 +93,7 @@ def _memory(document: Document) -> Table:
 def _speed(document: Document) -> Table:
     columns = ("mode", "workers", "load", "load, cold cache", "first run", "latency", f"latency {_base(document)}")
     paired = {each["mode"]: each for each in document.get("latency") or ()}
+    fewest = min((group["workers"] for group in document["modes"]), default=0)
     rows = tuple(
         (
             Cell(words(group["mode"], 30)),
@@ -101,7 +102,7 @@ def _speed(document: Document) -> Table:
             seconds(group, "load_cold_seconds"),
             seconds(group, "first_run_seconds"),
             seconds(group, "latency_seconds"),
-            times(paired.get(group["mode"], {}) if group["workers"] == 1 else {}, "of_baseline"),
+            times(paired.get(group["mode"], {}) if group["workers"] == fewest else {}, "of_baseline"),
         )
         for group in document["modes"]
     )
