@@ -11,7 +11,7 @@ from benchmarks.real_models import find, real_models
 from onnxmem import zoo
 from onnxmem.estimation.estimate import Estimate, estimate
 from onnxmem.model.model import Model
-from onnxmem.placement.validate import validate
+from onnxmem.placement.validate import validate_plan
 from onnxmem.schedule.scheduled import Question
 from onnxmem.schedule.storages import Rules
 
@@ -65,7 +65,7 @@ def check(result: Estimate) -> None:
     bound = result.scheduled.problem.lower_bound
     best = next(plan for plan in result.plans if plan.strategy == "best")
     for plan in result.plans:
-        validate(plan)
+        validate_plan(plan)
         assert bound <= best.peak <= plan.peak <= max(result.scheduled.problem.total, 1)
     for tensor in result.unknown:
         assert tensor.size.reason  # type: ignore[union-attr]

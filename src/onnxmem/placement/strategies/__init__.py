@@ -12,7 +12,7 @@ from typing import Any
 from onnxmem.errors import BudgetExceeded, OnnxmemError, PlanError, UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Problem
-from onnxmem.placement.validate import validate
+from onnxmem.placement.validate import validate_plan
 from onnxmem.units import format_bytes
 
 Strategy = Callable[..., Plan]
@@ -47,7 +47,7 @@ def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
     seconds = time.perf_counter() - started
     if not isinstance(plan, Plan) or plan.problem is not problem:
         raise PlanError(f"strategy '{strategy}' did not return a Plan of the problem it was given")
-    validate(plan)
+    validate_plan(plan)
     return replace(plan, strategy=strategy, seconds=seconds)
 
 
