@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from onnxmem.estimation.estimate import Estimate, estimate
+    from onnxmem.estimation.planning import Planning, plan
     from onnxmem.measurement.measure import measure
     from onnxmem.measurement.measurement import Measurement
     from onnxmem.model.model import Model
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from onnxmem.placement.problem import Buffer, Problem
     from onnxmem.placement.strategies import STRATEGIES, solve
     from onnxmem.placement.table import read_plan, read_problem, write_plan, write_problem
-    from onnxmem.placement.validate import validate
+    from onnxmem.placement.validate import validate_plan
     from onnxmem.releasing.demonstrate import demonstrate_actual_onnx_memory_release
     from onnxmem.releasing.release import release
     from onnxmem.releasing.track import track_onnx_runtime_memory_release
@@ -62,6 +63,7 @@ _HOME = {
     "Package": "session.package",
     "Plan": "placement.plan",
     "PlanError": "errors",
+    "Planning": "estimation.planning",
     "Problem": "placement.problem",
     "Question": "schedule.scheduled",
     "Report": "report.report",
@@ -81,6 +83,7 @@ _HOME = {
     "make_report": "report.build",
     "measure": "measurement.measure",
     "pack": "packing.pack",
+    "plan": "estimation.planning",
     "read_plan": "placement.table",
     "read_problem": "placement.table",
     "release": "releasing.release",
@@ -89,7 +92,7 @@ _HOME = {
     "share": "sharing.share",
     "solve": "placement.strategies",
     "track_onnx_runtime_memory_release": "releasing.track",
-    "validate": "placement.validate",
+    "validate_plan": "placement.validate",
     "verify": "session.package",
     "write_plan": "placement.table",
     "write_problem": "placement.table",
@@ -110,6 +113,7 @@ __all__ = [
     "Package",
     "Plan",
     "PlanError",
+    "Planning",
     "Problem",
     "Question",
     "Report",
@@ -128,6 +132,7 @@ __all__ = [
     "make_report",
     "measure",
     "pack",
+    "plan",
     "read_plan",
     "read_problem",
     "release",
@@ -136,7 +141,7 @@ __all__ = [
     "share",
     "solve",
     "track_onnx_runtime_memory_release",
-    "validate",
+    "validate_plan",
     "verify",
     "write_plan",
     "write_problem",

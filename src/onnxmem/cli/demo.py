@@ -33,7 +33,7 @@ def demo(
 
     from onnxmem import zoo  # noqa: PLC0415
     from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.estimation.estimate import estimate  # noqa: PLC0415
+    from onnxmem.estimation.estimate import compute_estimate, estimate  # noqa: PLC0415
     from onnxmem.files import replacing  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
@@ -54,19 +54,19 @@ def demo(
         with replacing(path) as temporary:
             onnx.save(zoo.build("unet"), temporary)
         model = Model.open(path)
-        symbolic = estimate(model, Question(shapes={}, dims={}), ["best"])
-        result = estimate(model, Question(shapes={"image": SHAPE}, dims={}))
+        symbolic = estimate(model, strategies=["best"])
+        result, _, placed = compute_estimate(model, Question(shapes={"image": SHAPE}))
     results = [document_of(result), *(document_of(each) for each in _observe(path))]
     with stage("drawing"):
         report = make_report(results, "A U-Net at 512 × 512 pixels")
-        save_chart(memory_map(result.best, title=result.scheduled.title), picture)
+        save_chart(memory_map(placed, title=result.about.title), picture)
         save_report(report, page)
     if json:
         print_json({**results[0], "picture": str(picture), "report": str(page)})
     else:
         found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
         saved = stock_against_planned([document for document in results if document["schema"] == MEASURED])
-        print_text(demo_text(result, symbolic.formula, found, saved, picture, page))
+        print_text(demo_text(result, placed, symbolic.formula, found, saved, picture, page))
 
 
 def _observe(path: Path) -> list[Any]:

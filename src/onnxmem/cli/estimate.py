@@ -28,7 +28,7 @@ def estimate(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only these strategies; package.module:function for your own."),
     ] = None,
-    time_limit: options.TimeLimit = 5.0,
+    time_limit: options.TimeLimit = 20.0,
     tensors: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every tensor: type, size, lifetime, offset.")
     ] = None,
@@ -36,11 +36,10 @@ def estimate(
     json: options.Json = False,
 ) -> None:
     """Estimate a model's memory: weights, activations by strategy, the formula, and what is alive at the peak."""
-    from onnxmem.estimation.estimate import estimate as run  # noqa: PLC0415
+    from onnxmem.estimation.estimate import compute_estimate  # noqa: PLC0415
     from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.placement.strategies import STRATEGIES, find  # noqa: PLC0415
-    from onnxmem.report.documents import estimate_document  # noqa: PLC0415
     from onnxmem.report.text import estimate_text  # noqa: PLC0415
 
     options.check_html(html)
@@ -61,11 +60,11 @@ def estimate(
     for name in strategy or []:
         find(name)
     with stage(f"estimating {model.name}"):
-        result = run(Model.open(model), asked, strategy or STRATEGIES, time_limit=time_limit)
+        result, scheduled, best = compute_estimate(Model.open(model), asked, strategy or STRATEGIES)
     if tensors is not None:
-        write_tensors(result, tensors)
-    options.write_html(html, estimate_document(result))
+        write_tensors(scheduled, best, tensors)
+    options.write_html(html, result.document())
     if json:
-        print_json(estimate_document(result))
+        print_json(result.document())
     else:
         print_text(estimate_text(result))

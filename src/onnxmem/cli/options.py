@@ -93,7 +93,7 @@ Html = Annotated[
     Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the result as a page, too: one file.")
 ]
 TimeLimit = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="How long searches may take.")
+    float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="How long all of it may take.")
 ]
 
 
@@ -111,17 +111,13 @@ def question(
     count_inputs: bool,
     alignment: int | None,
     time_limit: float,
+    seed: int = 0,
 ) -> Question:
     """The options as the library's question."""
-    from onnxmem.errors import UsageError  # noqa: PLC0415
     from onnxmem.model.bindings import parse_dim, parse_shape, read_feed_shapes  # noqa: PLC0415
-    from onnxmem.schedule.orders import check_order_name  # noqa: PLC0415
     from onnxmem.schedule.scheduled import ALIGNMENT, Question  # noqa: PLC0415
     from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 
-    check_order_name(order)
-    if alignment is not None and alignment < 1:
-        raise UsageError(f"alignment must be at least 1, not {alignment}")
     fed = read_feed_shapes(inputs) if inputs else {}
     return Question(
         shapes={**fed, **dict(parse_shape(text) for text in shapes or [])},
@@ -132,7 +128,8 @@ def question(
         order=order,
         rules=Rules(alias=alias, in_place=in_place, inputs=count_inputs),
         alignment=ALIGNMENT if alignment is None else alignment,
-        search_time_limit=time_limit,
+        time_limit=time_limit,
+        seed=seed,
     )
 
 

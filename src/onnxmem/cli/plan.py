@@ -19,8 +19,8 @@ def plan(
         str,
         typer.Option(
             metavar="NAME",
-            help="naive, greedy_by_size, greedy_by_breadth, first_fit, best_fit, best, cp-sat, or your own as "
-            "package.module:function.",
+            help="naive, greedy_by_size, greedy_by_breadth, first_fit, best_fit, best, cp-sat, model (with the order, "
+            "small models), or your own as package.module:function.",
         ),
     ] = "best",
     capacity: Annotated[
@@ -45,24 +45,25 @@ def plan(
     alignment: Annotated[
         int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
     ] = None,
-    time_limit: options.TimeLimit = 10.0,
+    time_limit: options.TimeLimit = 20.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Where searches choose at random, begin here.")] = 0,
     html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Plan where every buffer lies, prove how good the plan is, and draw it."""
+    from onnxmem.estimation.planning import compute_plan  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
-    from onnxmem.placement.strategies import find, solve  # noqa: PLC0415
+    from onnxmem.placement.strategies import JOINT, find  # noqa: PLC0415
     from onnxmem.placement.table import is_table, read_problem, write_plan  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
     from onnxmem.report.charts.picture import picture_kind, save_chart  # noqa: PLC0415
-    from onnxmem.report.documents import plan_document  # noqa: PLC0415
     from onnxmem.report.text import plan_text  # noqa: PLC0415
-    from onnxmem.schedule.scheduled import schedule  # noqa: PLC0415
     from onnxmem.units import parse_bytes  # noqa: PLC0415
 
     # All that can be wrong with the request is found before any work is done.
-    find(strategy)
+    table = is_table(source)
+    if strategy != JOINT or table:
+        find(strategy)
     limit = parse_bytes(capacity) if capacity is not None else None
     if picture is not None:
         picture_kind(picture)
@@ -80,31 +81,23 @@ def plan(
         count_inputs=count_inputs,
         alignment=alignment,
         time_limit=time_limit,
+        seed=seed,
     )
-    scheduled = None
-    if is_table(source):
-        problem = read_problem(source, alignment=alignment or 1)
-    else:
-        with stage(f"reading {source.name}"):
-            scheduled = schedule(Model.open(source), asked)
-        problem = scheduled.problem
-    problem = problem.with_capacity(limit)
-    with stage(f"planning {len(problem)} buffers"):
-        result = solve(problem, strategy, time_limit=time_limit, seed=seed)
+    with stage(f"planning {source.name}"):
+        opened = read_problem(source, alignment=alignment or 1) if table else Model.open(source)
+        result, placed, scheduled = compute_plan(opened, asked, strategy, limit, source.name if table else "")
     if output is not None:
-        write_plan(result, output)
+        write_plan(placed, output)
     if picture is not None:
-        title = scheduled.title if scheduled else source.name
         spans = scheduled.timeline.spans if scheduled else None
         steps = [step.label for step in scheduled.timeline.steps] if scheduled else None
         shapes = ["×".join(map(str, span.tensors[0].shape or ())) for span in spans] if spans else None
         with stage("drawing"):
-            save_chart(memory_map(result, title=title, step_names=steps, dims=shapes), picture)
-    document = plan_document(result, scheduled, source.name)
-    options.write_html(html, document)
+            save_chart(memory_map(placed, title=result.title, step_names=steps, dims=shapes), picture)
+    options.write_html(html, result.document())
     if json:
-        print_json(document)
+        print_json(result.document())
     else:
-        print_text(plan_text(result, scheduled, source.name))
+        print_text(plan_text(result, placed))
     if not result.fits:
         raise typer.Exit(1)
