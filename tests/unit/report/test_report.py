@@ -19,7 +19,7 @@ from onnxmem.report.charts.svg import NotADrawing, embeddable
 from onnxmem.report.render.to_html import render_html
 from onnxmem.report.render.to_json import render_json
 from onnxmem.report.render.to_markdown import render_markdown
-from onnxmem.report.render.to_text import render_text
+from onnxmem.report.render.to_terminal import render_text
 from onnxmem.report.report import Report
 from onnxmem.report.save import save_report
 from onnxmem.report.sections import section
@@ -141,7 +141,7 @@ def test_a_plan_of_500_tensors_is_a_small_page() -> None:
     html = render_html(report)
     assert len(html.encode()) < 3e6
     assert len(Page(html).numbers) > 500 * 4
-    assert "… and 488 more" in render_markdown(report) and "… 488 more" in render_text(report)
+    assert "… and 488 more" in render_markdown(report) and "… and 488 more" in render_text(report)
 
 
 def test_text_and_markdown_need_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
