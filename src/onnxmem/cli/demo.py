@@ -37,7 +37,7 @@ def demo(
 
     from onnxmem import zoo  # noqa: PLC0415
     from onnxmem.errors import MissingDependency, UsageError, check_extra  # noqa: PLC0415
-    from onnxmem.estimation.estimate import estimate  # noqa: PLC0415
+    from onnxmem.estimation.estimate import compute_estimate, estimate  # noqa: PLC0415
     from onnxmem.files import replacing  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.report.build import brief, document_of, make_report  # noqa: PLC0415
@@ -59,15 +59,15 @@ def demo(
         with replacing(path) as temporary:
             onnx.save(zoo.build("unet"), temporary)
         model = Model.open(path)
-        symbolic = estimate(model, Question(shapes={}, dims={}), ["best"])
-        result = estimate(model, Question(shapes={"image": SHAPE}, dims={}))
+        symbolic = estimate(model, strategies=["best"])
+        result, _, placed = compute_estimate(model, Question(shapes={"image": SHAPE}))
         results = [document_of(result), *_observe(path, step)]
         step(Progress("making the report"))
         report = make_report(results, "A U-Net at 512 × 512 pixels")
         drawn: list[Path] = []
         try:
             check_extra("report")
-            save_chart(memory_map(result.best, title=result.scheduled.title), picture)
+            save_chart(memory_map(placed, title=result.about.title), picture)
             save_report(report, page)
             drawn = [picture, page]
         except MissingDependency as error:
@@ -79,7 +79,7 @@ def demo(
         return
     print_report(brief(report))
     if symbolic.formula:
-        typer.echo(f"\nFor any size: peak = {symbolic.formula.text} bytes ({symbolic.formula.condition})")
+        typer.echo(f"\nFor any size: peak = {symbolic.formula.text} bytes ({symbolic.formula.holds_for})")
     typer.echo("\n" + "\n".join(f"Written: {file}" for file in (path, *drawn)))
     typer.echo("Next: onnxmem measure YOUR_MODEL.onnx --mode planned")
 

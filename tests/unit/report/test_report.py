@@ -127,7 +127,9 @@ def test_names_with_markup_are_only_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", samples.HOSTILE)
 def test_names_cannot_change_the_markdown(name: str) -> None:
-    plain, hostile = (render_markdown(make_report(samples.all_of_them(n))) for n in ("a/model/with/a/long/name.onnx", name))
+    plain, hostile = (
+        render_markdown(make_report(samples.all_of_them(n))) for n in ("a/model/with/a/long/name.onnx", name)
+    )
     assert "<" not in hostile and not re.search(r"(?<!\\)!?\[|://", hostile)
 
     def structure(text: str) -> list[tuple[str, int]]:
@@ -193,12 +195,12 @@ def test_results_that_differ_in_more_than_the_mode_are_not_compared(changed: dic
     glance = make_report([samples.measure(), other]).sections[0]
     assert glance.alarm and what in glance.summary and "cannot be compared" in glance.summary
     assert not glance.actions and not glance.story
-    assert "less" not in glance.summary and "equal" not in " ".join(glance.notes) or "environment" in changed
+    assert ("less" not in glance.summary and "equal" not in " ".join(glance.notes)) or "environment" in changed
 
 
 def test_an_estimate_for_other_shapes_is_not_held_against_a_measurement() -> None:
     other = {**samples.measure(), "inputs": LARGER}
-    assert [each.heading for each in make_report([samples.estimate(), other]).sections][0].startswith("Estimate")
+    assert make_report([samples.estimate(), other]).sections[0].heading.startswith("Estimate")
 
 
 def test_a_measurement_says_how_its_plan_went_or_why_there_was_none() -> None:
@@ -227,7 +229,9 @@ def test_no_plan_is_not_a_minimal_plan() -> None:
 def test_a_limit_is_named_also_by_who_ran_into_it() -> None:
     limit = {"memory_limit": {"bytes": 512 * samples.MIB, "enforced_by": "RLIMIT_DATA"}}
     fitting = make_report([{**samples.measure(), **limit}]).sections[0]
-    assert any(f.label == "limit" and f.about == "the peak is 19.5% of it; enforced by RLIMIT_DATA" for f in fitting.facts)
+    assert any(
+        f.label == "limit" and f.about == "the peak is 19.5% of it; enforced by RLIMIT_DATA" for f in fitting.facts
+    )
     failed = make_report([{**samples.measure(kind="out of memory"), **limit}]).sections[0]
     assert failed.summary.startswith("The process ran out of memory within the limit of 512.0 MiB in phase 'load'")
     assert failed.alarm
@@ -301,10 +305,10 @@ def test_nothing_but_drawings_is_embedded() -> None:
 
 
 def test_notebooks_show_results_as_reports() -> None:
-    from onnxmem import Model, Question, estimate  # noqa: PLC0415
+    from onnxmem import Model, estimate, plan  # noqa: PLC0415
 
-    result = estimate(Model.of(build("unet", channels=4), "<b>U-Net"), Question(shapes={}, dims={}))
-    for shown in (result, result.best):
+    model = Model.of(build("unet", channels=4), "<b>U-Net")
+    for shown in (estimate(model), plan(model)):
         first, second = (shown._repr_html_() for _ in range(2))
         assert first and second and "<html" not in first and "<svg" in first and "<b>U" not in first
         ids = [re.findall(r'\bid="([^"]+)"', text) for text in (first, second)]
@@ -331,7 +335,9 @@ def test_a_share_says_how_latencies_were_compared_and_what_was_recommended() -> 
     assert section.facts[0].label == "together, model.onnx"
     keep = [{"mode": "stock", "text": "Keep stock.", "trade_off": "none", "avoid_if": "never"}]
     kept = make_report([{**document, "recommendations": keep}]).sections[-1]
-    assert kept.summary.startswith("2 workers together take 180.0 MiB stock") and kept.facts[0].label == "together, stock"
+    assert (
+        kept.summary.startswith("2 workers together take 180.0 MiB stock") and kept.facts[0].label == "together, stock"
+    )
 
 
 def test_commands_are_about_the_same_model_and_inputs() -> None:

@@ -21,7 +21,7 @@ def section(document: Document) -> Section:
     chosen = next((each["mode"] for each in document.get("recommendations") or ()), None)
     best = next((group for group in last if group["mode"] == chosen), None)
     stock = next((group for group in last if group["mode"] == document.get("baseline")), None)
-    tables = (*_memory(groups), _loading(document), _latencies(document))
+    tables = (*_memory(document), _loading(document), _latencies(document))
     return Section(
         f"{model(document)}, shared by workers",
         _summary(document, last, best, stock),
@@ -84,10 +84,11 @@ def _charts(groups: list[Document], document: Document) -> tuple[Chart, ...]:
     return (Chart("workers", "Workers against the memory they take together", alt, document),)
 
 
-def _memory(groups: list[Document]) -> list[Table]:
+def _memory(document: Document) -> list[Table]:
+    groups = document["modes"]
     columns: tuple[tuple[str, str, Show], ...] = (
         ("total PSS", "total_pss_bytes", size),
-        ("of baseline", "of_baseline", times),
+        (_base(document), "of_baseline", times),
         ("of least", "of_floor", times),
         ("USS each", "per_worker_uss_bytes", size),
         ("anonymous each", "per_worker_anon_bytes", size),
@@ -130,10 +131,14 @@ def _latencies(document: Document) -> Table:
     counted = dict.fromkeys(group["workers"] for group in document["modes"])
     alone: list[tuple[str, str, Show]] = [
         ("one of each mode, in turns", "latency_seconds", seconds),
-        ("of baseline", "of_baseline", times),
+        (_base(document), "of_baseline", times),
     ]
     columns = (*(alone if turns else []), *((format_count(n, "worker"), f"w{n}", seconds) for n in counted))
     return _rows("Latency", "mode", columns, rows)
+
+
+def _base(document: Document) -> str:
+    return f"of {words(document.get('baseline') or 'baseline', 30)}"
 
 
 def _rows(title: str, key: str, columns: tuple[tuple[str, str, Show], ...], rows: Sequence[Document]) -> Table:
