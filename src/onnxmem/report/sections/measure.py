@@ -117,6 +117,8 @@ def _facts(document: Document) -> tuple[Fact, ...]:
         Fact("loading took", size(document, "load_growth_bytes"), "peak RSS while loading − RSS before"),
         Fact("running took", size(document, "run_growth_bytes"), "peak RSS in all runs − RSS before the first"),
     ]
+    if document["verdict"]["kind"] != "ok":
+        facts = [fact for fact in facts if fact.cell.value is not None]
     if given is not None:
         by = document["memory_limit"].get("enforced_by")
         about = "; ".join(
@@ -272,8 +274,11 @@ def _missing(document: Document) -> list[str]:
         for phase in _seen(document)
         if not phase.get("peak_exact", True) and phase.get("peak_method") and phase.get("peak_rss_bytes") is not None
     )
-    missing = reasons(document) | reasons(document.get("runtime") or {})
+    missing = reasons(document)
     for phase in _seen(document):
         missing |= reasons(phase, *(key for _, key in _COLUMNS))
     unknown = [sentence(f"not known: {listed([reason])}") for reason in missing]
-    return [*(f"~ {method}." for method in sampled), *unknown]
+    nodes = [
+        sentence(f"figures by node are not known: {why}") for why in reasons(document.get("runtime") or {}, "nodes")
+    ]
+    return [*(f"~ {method}." for method in sampled), *unknown, *nodes]

@@ -26,7 +26,7 @@ def section(document: Document) -> Section:
     """`onnxmem.plan/1`."""
     fits, capacity = document.get("fits", True), number(document, "capacity_bytes")
     buffers = format_count(document["buffers"], "buffer")
-    text = f"{buffers} {'fits' if document['buffers'] == 1 else 'fit'} into {known(document, 'peak_bytes')}"
+    text = f"{buffers} {'takes' if document['buffers'] == 1 else 'take'} {known(document, 'peak_bytes')}"
     if capacity is not None:
         text += f", which {'fits' if fits else 'does not fit'} into the capacity of {format_bytes(capacity)}"
     return Section(
