@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -31,7 +32,7 @@ def test_what_cannot_be_written_is_refused(
     suffix = ".json" if option == "output" else ".html"
     Path(f"folder{suffix}").mkdir()
     with pytest.raises(UsageError, match="cannot write") as caught:
-        DrawnOutput(**{option: Path(path.replace(".json", suffix))}).check()
+        replace(DrawnOutput(), **{option: Path(path.replace(".json", suffix))}).check()
     assert complaint.replace(".json", suffix) in str(caught.value)
 
 
