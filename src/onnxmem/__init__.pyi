@@ -16,6 +16,8 @@ from onnxmem.errors import SessionLost as SessionLost
 from onnxmem.errors import UsageError as UsageError
 from onnxmem.estimation.estimate import Estimate as Estimate
 from onnxmem.estimation.estimate import estimate as estimate
+from onnxmem.estimation.planning import Planning as Planning
+from onnxmem.estimation.planning import plan as plan
 from onnxmem.measurement.measure import measure as measure
 from onnxmem.measurement.measurement import Measurement as Measurement
 from onnxmem.model.model import Model as Model

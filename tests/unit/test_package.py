@@ -15,7 +15,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 # Each room may import from those before it, and from itself; late imports count like any other.
 LAYERS = [
     {"errors", "unknown", "_native"},
-    {"units"},
+    {"units", "deadline"},
     {"files", "folders", "documents", "process", "progress"},
     {"environment"},
     {"result"},
