@@ -52,8 +52,8 @@ def _heading(measurement: Measurement) -> list[RenderableType]:
         lines.append(Text(f"input {printable(name)}  {size}  {dtype}, {what}"))
     if len(fed.inputs) > 4:
         lines.append(f"… and {len(fed.inputs) - 4} more inputs")
-    if fed.assumed:
-        assumed = ", ".join(f"{printable(name)}={number}" for name, number in fed.assumed.items())
+    if fed.dims.assumed:
+        assumed = ", ".join(f"{printable(name)}={number}" for name, number in fed.dims.assumed.items())
         lines.append(Text(f"assumed {assumed}; set with --dim or --shape", style="yellow"))
     if measurement.planned and measurement.planned["reason"]:
         lines.append(Text(printable(how_planned(measurement.planned)), style="yellow"))

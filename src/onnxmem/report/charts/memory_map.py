@@ -56,12 +56,17 @@ def memory_map(
 
 def placement_map(document: Mapping[str, Any]) -> altair.VConcatChart:
     """The map of a plan's JSON document, so that a saved plan is drawn as a fresh one is."""
+    return memory_map(plan_of(document))
+
+
+def plan_of(document: Mapping[str, Any]) -> Plan:
+    """The plan that a document holds."""
     rows = document["placement"]
     buffers = (Buffer(row["name"], row["lower"], row["upper"], row["bytes"]) for row in rows)
     problem = Problem.of(buffers, alignment=document["alignment"], capacity=document.get("capacity_bytes"))
     offsets = np.array([row["offset"] for row in rows], dtype=np.int64)
     bound = document["proven_bound_bytes"]
-    return memory_map(Plan(problem, offsets, document["strategy"], seconds=document["seconds"], proven_bound=bound))
+    return Plan(problem, offsets, document["strategy"], seconds=document["seconds"], proven_bound=bound)
 
 
 def summary(plan: Plan) -> list[str]:
