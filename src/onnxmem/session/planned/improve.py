@@ -73,7 +73,7 @@ class _Job:
         if tape is None or before.problem is None:
             return True
         try:
-            after = longer_search(Trace.of(tape.trace), before, guard=book.guard, seconds=seconds, seed=seed)
+            after = longer_search(Trace.recorded(tape.trace), before, guard=book.guard, seconds=seconds, seed=seed)
         except OnnxmemError:
             return True
         if after is not before and book.improved(shape, tape, after):

@@ -142,7 +142,7 @@ class PlanBook:
 
     def improved(self, shape: ShapePlan, tape: native.Tape, better: Placement) -> bool:
         """Follow a better placement of a tape from the next run on; False if the shape follows another meanwhile."""
-        new = native.Tape(*Trace.of(tape.trace).columns, better.offsets, self.guard, tape.cut)
+        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut)
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
@@ -177,7 +177,7 @@ class PlanBook:
                 self._recorded_again.add(shape.key)
                 self._shapes.pop(shape.key, None)
                 return
-        after = apply(advice, conduct, Trace.of(tape.trace), before, self.guard)
+        after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
 
@@ -200,7 +200,7 @@ def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str,
         "outputs": list(key.outputs),
         "bound": list(key.bound),
         "cut": tape.cut,
-        **Trace.of(tape.trace).document(),
+        **Trace.recorded(tape.trace).document(),
         "offsets": tape.offsets.tolist(),
         "peak_bytes": tape.peak,
         "lower_bound_bytes": placement.bound,

@@ -86,7 +86,7 @@ class Planner:
 
     def traces(self) -> list[Trace]:
         """What the model asked for, one trace per shape that is planned."""
-        return [Trace.of(shape.tape.trace) for shape in self.book.snapshot()[1] if shape.tape]
+        return [Trace.recorded(shape.tape.trace) for shape in self.book.snapshot()[1] if shape.tape]
 
     # How.
 
@@ -151,7 +151,7 @@ class Planner:
         if not recorded.complete:
             self.book.unfollowable(key)
             return
-        shape = self.book.recorded(key, Trace.of(recorded))
+        shape = self.book.recorded(key, Trace.recorded(recorded))
         self.arena.needed(self.book, self.book.peak)
         improve(self.book, shape, self.arena, self._plan_seconds)
 

@@ -30,7 +30,7 @@ class Trace(Record):
     uppers: Int64Array
 
     @classmethod
-    def of(cls, calls: native.Recorded) -> Self:
+    def recorded(cls, calls: native.Recorded) -> Self:
         """The trace of a run that was recorded to its end."""
         return cls(calls.sizes, calls.lowers, calls.uppers)
 
@@ -109,6 +109,8 @@ class Trace(Record):
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"this is not a trace: {error}") from error
 
+    of = from_document
+
 
 def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) -> Trace:
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
@@ -134,4 +136,4 @@ def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) ->
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
     if not isinstance(result, native.Recorded) or not result.complete:
         raise ModelError("there was no memory to write down what the model asks for")
-    return Trace.of(result)
+    return Trace.recorded(result)
