@@ -111,7 +111,7 @@ def _summary(measurement: Measurement) -> Table:
         if measurement.verdict.ok or isinstance(took, int):
             table.add_row(name, _size(took), what)
     planned = measurement.planned
-    if planned and not planned["reason"]:
+    if planned and planned["plan_bytes"] is not None:
         table.add_row("its plan takes", format_bytes(planned["plan_bytes"]), how_planned(planned))
     if measurement.latency is not None:
         low, high = min(measurement.latencies), max(measurement.latencies)
