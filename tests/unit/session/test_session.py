@@ -203,9 +203,8 @@ def test_any_list_of_providers_for_the_cpu_will_do(packed: Path) -> None:
 def test_nearly_right_arguments_are_told(chain: Path) -> None:
     with pytest.raises(UsageError, match="trim_afer"):
         InferenceSession(chain, trim_afer=30)
-    for wrong in ({"trim_after": "x"}, {"arena": 3}, {"plan_seconds": -1}, {"max_plans": "2"}):
-        with pytest.raises(UsageError, match=next(iter(wrong)) if "max_plans" not in wrong else "at least one plan"):
-            InferenceSession(chain, **wrong)
+    with pytest.raises(UsageError, match="max_plans cannot be '2'"):
+        InferenceSession(chain, max_plans="2")  # type: ignore[arg-type]
     InferenceSession(chain, enable_fallback=0)  # onnxruntime's own
 
 
