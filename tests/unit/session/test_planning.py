@@ -27,9 +27,10 @@ def test_wrong_options_are_refused(wrong: dict[str, Any], message: str) -> None:
 
 
 def test_a_shared_arena_has_its_own_settings() -> None:
-    for more in ({"trim_after": 1.0}, {"huge_pages": True}):
+    given: list[dict[str, Any]] = [{"trim_after": 1.0}, {"huge_pages": True}]
+    for more in given:
         with pytest.raises(UsageError, match="has its own trim_after and huge_pages"):
-            PlanningOptions(arena=Arena(), **more)  # type: ignore[arg-type]
+            PlanningOptions(arena=Arena(), **more)
     PlanningOptions(arena=Arena(), huge_pages=False)
 
 

@@ -251,6 +251,15 @@ def test_a_package_can_be_loaded_unpacked(packed: Path, stock: np.ndarray) -> No
         InferenceSession(packed, mode="ort")
 
 
+def test_weights_inside_the_model_are_no_weights_beside_it(chain: Path, tmp_path: Path) -> None:
+    for mode in ("prepacked", "external", "mapped"):
+        with pytest.raises(UsageError, match=f"mode '{mode}' needs .*, and 'chain.onnx' holds its weights itself"):
+            InferenceSession(chain, mode=mode)
+    convert(chain, "external", tmp_path / "beside.onnx")
+    session = InferenceSession(tmp_path / "beside.onnx", mode="mapped")
+    assert session.loaded_mode == "mapped"
+
+
 def test_what_would_crash_is_refused(chain: Path, packed: Path, tmp_path: Path) -> None:
     convert(chain, "ort", tmp_path / "chain.ort")
     content = (tmp_path / "chain.ort").read_bytes()

@@ -42,7 +42,13 @@ def test_a_fork_waits_until_runs_have_left() -> None:
 def test_a_run_waits_until_the_fork_is_over() -> None:
     gate, entered = Gate(60), threading.Event()
     gate.before_fork()
-    thread = started(lambda: (gate.enter(), entered.set(), gate.leave())[0])
+
+    def run() -> None:
+        gate.enter()
+        entered.set()
+        gate.leave()
+
+    thread = started(run)
     assert not entered.wait(0.2)
     gate.after_fork_in_parent()
     assert entered.wait(60)
