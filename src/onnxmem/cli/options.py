@@ -187,17 +187,9 @@ class Graph:
 
 def mode_for(mode: str | None, model: Path) -> str:
     """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
-    from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
-    from onnxmem.session.modes import FORMS, check_mode  # noqa: PLC0415
+    from onnxmem.session.modes import check_mode  # noqa: PLC0415
     from onnxmem.session.package import is_package, open_package  # noqa: PLC0415
 
     if mode is None and is_package(model):
         return open_package(model).manifest.mode
-    chosen = check_mode(mode or "stock", model)
-    if chosen.form in ("external", "prepacked") and model.is_file() and len(read_signature(model).files) == 1:
-        raise UsageError(
-            f"mode '{chosen.name}' needs {FORMS[chosen.form]}, and '{model.name}' holds its weights itself",
-            hint=f"make one: onnxmem pack {model.name} --mode {chosen.name} -o FOLDER",
-        )
-    return chosen.name
+    return check_mode(mode or "stock", model).name
