@@ -4,7 +4,7 @@ VENV   := .venv
 PIP    := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.cpp' -o -name '*.hpp' -o -path '*/page/*')
 NATIVE := $(wildcard src/onnxmem/_native/*.[ch]pp tests/native/*.[ch]pp)
-COMPILED = $(firstword $(shell ls -td build/*/compile_commands.json))
+COMPILED = $(firstword $(shell ls -td build/*/compile_commands.json 2>/dev/null))
 
 .PHONY: demo test check tidy coverage docs help clean
 .DEFAULT_GOAL := help
