@@ -25,27 +25,13 @@ from onnxmem.zoo.yolo import yolo
 
 Builder = Callable[..., onnx.ModelProto]
 
+_CHAINS = (alexnet, vgg16, matmul, lstm, transformer)
+_BRANCHES = (densenet121, googlenet, inception, mobilenet, resnet18, resnet50, shufflenet, squeezenet, unet, yolo)
+_WIRED = (nas, randwire)
+
 MODELS: dict[str, Builder] = {
     builder.__name__: builder
-    for builder in (
-        alexnet,
-        densenet121,
-        googlenet,
-        inception,
-        lstm,
-        matmul,
-        mobilenet,
-        nas,
-        randwire,
-        resnet18,
-        resnet50,
-        shufflenet,
-        squeezenet,
-        transformer,
-        unet,
-        vgg16,
-        yolo,
-    )
+    for builder in sorted((*_CHAINS, *_BRANCHES, *_WIRED), key=lambda builder: builder.__name__)
 }
 
 
