@@ -25,14 +25,11 @@ from onnxmem.zoo.yolo import yolo
 
 Builder = Callable[..., onnx.ModelProto]
 
-_CHAINS = (alexnet, vgg16, matmul, lstm, transformer)
-_BRANCHES = (densenet121, googlenet, inception, mobilenet, resnet18, resnet50, shufflenet, squeezenet, unet, yolo)
-_WIRED = (nas, randwire)
+_CHAINS: tuple[Builder, ...] = (alexnet, vgg16, matmul, lstm, transformer)
+_JOINED: tuple[Builder, ...] = (densenet121, mobilenet, resnet18, resnet50, shufflenet, squeezenet, unet, yolo)
+_WIRED: tuple[Builder, ...] = (googlenet, inception, nas, randwire)
 
-MODELS: dict[str, Builder] = {
-    builder.__name__: builder
-    for builder in sorted((*_CHAINS, *_BRANCHES, *_WIRED), key=lambda builder: builder.__name__)
-}
+MODELS = {builder.__name__: builder for builder in sorted((*_CHAINS, *_JOINED, *_WIRED), key=lambda b: b.__name__)}
 
 
 def build(name: str, **options: Any) -> onnx.ModelProto:

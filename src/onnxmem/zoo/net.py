@@ -148,16 +148,21 @@ class Net:
         height, width = _pair(kernel)
         down, right = _pair(pad) if pad is not None else (dilation * (height - 1) // 2, dilation * (width - 1) // 2)
         depth = self._channels_of(x) // groups
-        window = {"kernel_shape": [height, width], "strides": [stride] * 2, "pads": [down, right] * 2}
+        attributes: dict[str, Any] = {
+            "kernel_shape": [height, width],
+            "strides": [stride] * 2,
+            "pads": [down, right] * 2,
+            "group": groups,
+            "dilations": [dilation] * 2,
+        }
         shape, fan_in = (channels, depth, height, width), depth * height * width
-        more = {"group": groups, "dilations": [dilation] * 2}
-        return self._layer("Conv", x, channels, shape, fan_in, bias=bias, **window, **more)
+        return self._layer("Conv", x, channels, shape, fan_in, bias=bias, **attributes)
 
     def up_conv(self, x: str, channels: int) -> str:
         """A transposed convolution that doubles height and width."""
         depth = self._channels_of(x)
-        window = {"kernel_shape": [2, 2], "strides": [2, 2]}
-        return self._layer("ConvTranspose", x, channels, (depth, channels, 2, 2), depth, **window)
+        shape = (depth, channels, 2, 2)
+        return self._layer("ConvTranspose", x, channels, shape, depth, kernel_shape=[2, 2], strides=[2, 2])
 
     def dense(self, x: str, features: int, inputs: int | None = None) -> str:
         """A fully connected layer on a batch of vectors."""
