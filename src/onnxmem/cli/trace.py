@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +13,7 @@ from onnxmem.cli.console import progress
 from onnxmem.cli.output import Output
 
 if TYPE_CHECKING:
-    from onnxmem.session.planned.trace import Trace
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,33 +40,16 @@ def trace(
 
     With the scratch memory of kernels: the problem that a plan for this model has to solve.
     """
-    from onnxmem.measurement.feeds import make_feeds  # noqa: PLC0415
-    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
-    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
-    from onnxmem.model.load import refuse_package  # noqa: PLC0415
+    from onnxmem.measurement import tracing  # noqa: PLC0415
     from onnxmem.placement.table import write_problem  # noqa: PLC0415
-    from onnxmem.session.planned.trace import record  # noqa: PLC0415
+    from onnxmem.unknown import Unknown  # noqa: PLC0415
 
     output.check(model, feed.inputs, table=True)
-    refuse_package(model, ort=True)
-    feeds = make_feeds(read_signature(model), Scenario(model, **feed.keywords(model))).arrays
     with progress(f"running {model.name}"):
-        found = record(str(model), feeds)
-    output.show(
-        _document(found, model.name, feeds),
-        table=lambda path: write_problem(found.problem(outputs=outputs), path),
-    )
+        result = tracing.trace(model, **feed.keywords(model))
 
+    def table(path: Path) -> None:
+        assert not isinstance(result.trace, Unknown)
+        write_problem(result.trace.problem(outputs=outputs), path)
 
-def _document(found: Trace, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "schema": "onnxmem.trace/1",
-        "model": name,
-        "inputs": {key: list(value.shape) for key, value in feeds.items()},
-        "buffers": len(found),
-        "steps": found.steps,
-        "outputs": len(found) - len(found.inside),
-        "output_bytes": found.output_bytes,
-        "total_bytes": int(found.padded().sum()),
-        "lower_bound_bytes": found.bound(),
-    }
+    output.show(result.document(), table=table)

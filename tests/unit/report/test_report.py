@@ -255,12 +255,13 @@ def test_a_measurement_says_how_its_plan_went_or_why_there_was_none() -> None:
     assert "at least 8.0 MiB" not in text and report.sections[0].story == ()
 
 
-def test_no_plan_is_not_a_minimal_plan() -> None:
+@pytest.mark.parametrize("size", [None, 0])
+def test_no_plan_is_not_a_minimal_plan(size: int | None) -> None:
     counts = {"runs_recorded": 6, "runs_replayed": 0, "runs_deviated": 0, "runs_from_heap": 0, "notes": []}
-    sizes = {"arena_bytes": 0, "plan_bytes": 0, "lower_bound_bytes": 0}
+    sizes = {"arena_bytes": size, "plan_bytes": size, "lower_bound_bytes": size}
     planned = {"loaded_mode": "planned", "reason": None, **sizes, **counts}
     text = render_text(make_report([{**samples.measure("planned"), "planned": planned}]))
-    assert "No run could be planned; runs: 6 recorded." in text
+    assert "No plan was made; runs: 6 recorded." in text
     assert "minimal" not in text and " 0 B" not in text
 
 

@@ -93,8 +93,8 @@ def how_planned(planned: Document) -> str:
     if planned["reason"]:
         return f"Not planned, it ran as {words(planned['loaded_mode'], 30)}: {words(planned['reason'])}"
     plan, bound = planned["plan_bytes"], planned["lower_bound_bytes"]
-    text = ["no run could be planned"]
-    if plan:
+    text = ["no plan was made"]
+    if plan and bound is not None:
         text = ["provably minimal" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
     served = [f"{planned[key]:,} {what}" for key, what in _SERVED if planned[key]]
     return "; ".join([*text, *([f"runs: {', '.join(served)}"] if served else []), *map(words, planned["notes"])])
