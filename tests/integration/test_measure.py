@@ -92,10 +92,10 @@ def test_modes_and_repetitions_agree(unet: Path) -> None:
     runtime = stock.runtime
     assert known(runtime.weights) + known(runtime.packed) == pytest.approx(7_702_536, rel=0.01)
     assert known(runtime.arena_held) > known(runtime.arena_peak) > known(runtime.packed)
-    assert len(runtime.blamed) == 10
+    assert len(runtime.largest) == 10
     # In the last layers, 64 channels of the full size are joined: nothing is larger.
-    assert runtime.blamed[0].dynamic == 64 * 128 * 128 * 4
-    assert any(known(node.temporary) > 0 and node.op == "ConvTranspose" for node in runtime.blamed)
+    assert runtime.largest[0].dynamic == 64 * 128 * 128 * 4
+    assert any(known(node.temporary) > 0 and node.op == "ConvTranspose" for node in runtime.largest)
 
 
 def test_the_document_has_what_others_rely_on(matmul: Path) -> None:

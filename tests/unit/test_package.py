@@ -15,7 +15,8 @@ PACKAGE = Path(onnxmem.__file__).parent
 LAYERS = [
     {"errors", "unknown", "_native"},
     {"units"},
-    {"files", "folders", "documents", "process", "progress"},
+    {"files", "folders", "documents", "progress"},
+    {"process"},
     {"environment"},
     {"result"},
     {"model"},

@@ -15,10 +15,6 @@ from onnxmem.measurement.feeds import Array, Feeds
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.measurement.trial import Trial, run_trial
 
-OnLife = Callable[[str], None]
-"""Told what is about to run."""
-
-
 @dataclass(frozen=True)
 class Conditions:
     """What is the same for all candidates."""

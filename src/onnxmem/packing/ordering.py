@@ -25,7 +25,8 @@ from onnxmem.model.graph import Graph, Node
 from onnxmem.model.load import subgraphs_of
 from onnxmem.model.model import Model
 from onnxmem.model.weights import is_constant
-from onnxmem.packing.recording import LoadSettings, Recording, SavedFeeds, record_nodes
+from onnxmem.measurement.protocol import SavedFeeds
+from onnxmem.packing.recording import LoadSettings, Recording, record_nodes
 from onnxmem.schedule.orders import find_order
 from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import peak

@@ -171,12 +171,12 @@ def _nodes(runtime: RuntimeMemory) -> list[RenderableType]:
     table.add_column("", no_wrap=True, style="dim", max_width=16, overflow="ellipsis")
     for name in ("outputs", "scratch", "in use after"):
         table.add_column(name, justify="right", no_wrap=True)
-    for node in runtime.blamed:
+    for node in runtime.largest:
         name = shorten_path(printable(node.name), _NAME)
         table.add_row(name, printable(node.op), _size(node.dynamic), _size(node.temporary), _size(node.in_use))
     title = Text("ONNX Runtime's own figures, from a separate run without memory pattern", style="bold")
     parts: list[RenderableType] = ["", title, figures]
-    return [*parts, "", table] if runtime.blamed else parts
+    return [*parts, "", table] if runtime.largest else parts
 
 
 def _circumstances(measurement: Measurement) -> list[RenderableType]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +9,11 @@ from typing import Any
 
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, UsageError
+from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
 from onnxmem.measurement.feeds import make_feeds
+from onnxmem.measurement.measure import worker_task
+from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
@@ -68,8 +70,7 @@ def share(
     say = on_stage or (lambda _: None)
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
         lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, saved, scenario, say)
@@ -147,7 +148,7 @@ class _Lab:
     """What is measured, one question each."""
 
     def __init__(
-        self, files: Mapping[str, _Files], feeds: list[tuple[str, str]], scenario: Scenario, say: OnStage
+        self, files: Mapping[str, _Files], feeds: SavedFeeds, scenario: Scenario, say: OnStage
     ) -> None:
         self._files, self._feeds, self._scenario, self._say = files, feeds, scenario, say
 
@@ -186,20 +187,16 @@ class _Lab:
             for mode, worker in zip(modes, found, strict=True)
         }
 
-    def _task(self, mode: Mode, rounds: int = 1) -> tuple[dict[str, Any], tuple[Path, ...]]:
-        form, scenario = self._files[mode.name], self._scenario
-        task = {
-            "model": str(form.model),
-            "feeds": self._feeds,
-            "mode": mode.name,
+    def _task(self, mode: Mode, rounds: int = 1) -> tuple[Task, tuple[Path, ...]]:
+        form = self._files[mode.name]
+        task = worker_task(self._scenario, self._feeds)._replace(
+            model=str(form.model),
+            mode=mode.name,
             # The second run takes more than the first, where there is a memory pattern; from then on nothing changes.
-            "runs": _STREAK,
-            "rounds": rounds,
-            "threads": scenario.threads,
-            "options": {**form.options, **scenario.options},
-            "config": dict(scenario.config),
-            "profile": False,
-        }
+            runs=_STREAK,
+            rounds=rounds,
+            options={**form.options, **self._scenario.options},
+        )
         return task, form.files
 
 
