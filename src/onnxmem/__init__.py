@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onnxmem.report.save import save_report
     from onnxmem.schedule.scheduled import Question
     from onnxmem.session.isolated.session import IsolatedSession
-    from onnxmem.session.package import Package, verify
+    from onnxmem.session.package import Package, verify_package
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.session import InferenceSession
     from onnxmem.sharing.share import share
@@ -90,7 +90,7 @@ _HOME = {
     "solve": "placement.strategies",
     "track_onnx_runtime_memory_release": "releasing.track",
     "validate": "placement.validate",
-    "verify": "session.package",
+    "verify_package": "session.package",
     "write_plan": "placement.table",
     "write_problem": "placement.table",
 }
@@ -137,7 +137,7 @@ __all__ = [
     "solve",
     "track_onnx_runtime_memory_release",
     "validate",
-    "verify",
+    "verify_package",
     "write_plan",
     "write_problem",
 ]

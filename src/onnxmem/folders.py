@@ -61,7 +61,7 @@ def temporary_file() -> Iterator[IO[bytes]]:
     """A file without a name, gone with whoever has it open."""
     parent = _parent(None)
     try:
-        file = tempfile.TemporaryFile(dir=parent)
+        file = tempfile.TemporaryFile(dir=parent)  # noqa: SIM115  its errors are not those of the block
     except OSError as error:
         raise _no_room(parent, None, error) from error
     with file:

@@ -32,15 +32,14 @@ def export_twin(candidate: Candidate, sizes: Sequence[Size], target: Path, *, ti
     size = next((each for each in sizes if _differing(sizes) and _visible(each, sizes)), sizes[-1])
     with temporary_folder() as folder:
         feeds = tuple(save_feeds(size.arrays, folder))
-        names = {name: {str(place): dim for place, dim in dims.items()} for name, dims in dimension_names(sizes).items()}
-        export(ExportTask(candidate.source, target, feeds, names), candidate.name, timeout=timeout)
+        export(ExportTask(candidate.source, target, feeds, dimension_names(sizes)), candidate.name, timeout=timeout)
     return Candidate(target.name, "onnx", target)
 
 
-def dimension_names(sizes: Sequence[Size]) -> dict[str, dict[int, str]]:
+def dimension_names(sizes: Sequence[Size]) -> dict[str, dict[str, str]]:
     """Names for the dimensions that stay open, by input and place: equal numbers that vary together are one."""
     varying = _differing(sizes)
-    found: dict[str, dict[int, str]] = {name: {} for name in sizes[0].arrays}
+    found: dict[str, dict[str, str]] = {name: {} for name in sizes[0].arrays}
     columns: dict[tuple[tuple[int, ...], str], str] = {}
     taken: set[str] = set()
     for name, place in varying:
@@ -52,7 +51,7 @@ def dimension_names(sizes: Sequence[Size]) -> dict[str, dict[int, str]]:
         if key not in columns:
             columns[key] = word if word not in taken else f"{name}_{place}"
             taken.add(columns[key])
-        found[name][place] = columns[key]
+        found[name][str(place)] = columns[key]
     return found
 
 

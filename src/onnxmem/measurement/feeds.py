@@ -64,7 +64,7 @@ class Fed(Record):
         numbers = [n for n, array in self.inputs.items() if not array.shape and array.dtype.startswith(("int", "uint"))]
         if numbers:
             # A sample rate, a length, a number of steps: a model knows few of them.
-            parts.append(f"{' and '.join(f"'{n}'" for n in numbers)} got {self.generated[numbers[0]]}")
+            parts.append(f"'{numbers[0]}' got one of the {self.generated[numbers[0]]}")
             options.append(f"--range {numbers[0]}=16000:16001 for the value 16000")
         options.append("--inputs FEEDS.npz with arrays it can run on")
         return f"{'; '.join(parts) or 'its inputs were generated'}. Give {', or '.join(options)}"
@@ -176,5 +176,6 @@ def _generate(
     if value.dtype == "string":
         return np.full(shape, "text"), "the word 'text'"
     raise UsageError(
-        f"input '{value.name}' is {value.dtype}, which NumPy cannot generate", hint="give --inputs, or choose another model"
+        f"input '{value.name}' is {value.dtype}, which NumPy does not have",
+        hint="give --inputs, or choose another model",
     )

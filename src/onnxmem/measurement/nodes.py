@@ -71,8 +71,8 @@ class Kernel(NamedTuple):
 
     name: str
     op: str
-    index: str
-    """Which node it is: nodes may share a name."""
+    node: str
+    """Which node it is, as a number: nodes may share a name."""
     began: int
     seconds: float
     figures: Mapping[str, Any]
@@ -98,7 +98,7 @@ def unknown_memory(reason: str) -> RuntimeMemory:
     return RuntimeMemory(weights=why, packed=why, arena_held=why, arena_peak=why, nodes=why)
 
 
-def read_kernels(profile: Path) -> tuple[list[Kernel], int]:
+def read_kernels(profile: Path) -> tuple[list[Kernel], int | None]:
     """All kernels in a profile, in the order in which they ran, and when the last run began. Bad files raise."""
     events = json.loads(profile.read_bytes())
     kernels = [
@@ -114,7 +114,7 @@ def read_kernels(profile: Path) -> tuple[list[Kernel], int]:
         if event.get("cat") == "Node" and str(event.get("name", "")).endswith(_KERNEL)
     ]
     runs = [event["ts"] for event in events if event.get("name") == "model_run"]
-    return sorted(kernels, key=lambda kernel: kernel.began), max(runs, default=0)
+    return sorted(kernels, key=lambda kernel: kernel.began), max(runs, default=None)
 
 
 def read_statistics(path: Path) -> dict[str, NodeStatistics]:
@@ -141,7 +141,7 @@ def read_memory(profile: Path, statistics: Path) -> RuntimeMemory:
         kernels, last = read_kernels(profile)
     except (OSError, ValueError) as error:
         return unknown_memory(f"the profile cannot be read: {error}")
-    if not kernels or not last:
+    if not kernels or last is None:
         return unknown_memory("the profile holds no nodes")
     final = [kernel for kernel in kernels if kernel.began >= last]
     # What was in use before the first node of all ran.
@@ -150,7 +150,7 @@ def read_memory(profile: Path, statistics: Path) -> RuntimeMemory:
     # In the body of a loop the same node runs many times.
     groups: dict[tuple[str, str], list[Kernel]] = {}
     for kernel in final:
-        groups.setdefault((kernel.name, kernel.index), []).append(kernel)
+        groups.setdefault((kernel.name, kernel.node), []).append(kernel)
     names = Counter(name for name, _ in groups)
     return RuntimeMemory(
         weights=sum(_largest(group, "parameter_size") or 0 for group in groups.values()),

@@ -164,9 +164,7 @@ def run_trial(
     failure = watch.failure
     if failure is not None and failure.kind == protocol.REFUSED:
         raise UsageError(failure.message, hint=failure.hint)
-    verdict = judge(
-        watch.current, failure, code, tail, oom=oom, limit=memory_limit, timeout=timeout if late else None
-    )
+    verdict = judge(watch.current, failure, code, tail, oom=oom, limit=memory_limit, timeout=timeout if late else None)
     return watch.trial(verdict, code, sampler, limit.by)
 
 

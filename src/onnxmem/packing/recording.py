@@ -67,7 +67,7 @@ def record_plan(
     model: Path, settings: LoadSettings, feeds: SavedFeeds, *, seconds: float, timeout: float
 ) -> Mapping[str, Any]:
     """Record one run, and search for a plan of it for so long: a document for `plans` of a planned session."""
-    return _run(Mapping[str, Any], model, settings, feeds, seconds, timeout)
+    return _run(dict[str, Any], model, settings, feeds, seconds, timeout)
 
 
 def _run(

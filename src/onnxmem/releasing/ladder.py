@@ -145,9 +145,7 @@ def climb(scenario: Scenario, *, on_progress: OnProgress | None = None) -> Ladde
         raise ModelError(f"the process that held the model did not get to the end: {verdict}", hint=verdict.hint)
     before, loaded, full, *rungs = _steps(trial, (BASELINE, LOADED, FULL, *RUNGS, EXIT))
     environment = read_environment(trial.onnxruntime)
-    return Ladder(
-        scenario, signature.file_size, feeds, before, loaded, full, tuple(rungs), trial.released, environment
-    )
+    return Ladder(scenario, signature.file_size, feeds, before, loaded, full, tuple(rungs), trial.released, environment)
 
 
 def _steps(trial: Trial, names: tuple[str, ...]) -> list[Step]:

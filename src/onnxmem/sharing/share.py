@@ -126,7 +126,7 @@ def _prepare(
     """The model in every form that a mode needs."""
     forms = {}
     package = open_package(source) if is_package(source) else None
-    original = Path(package.manifest.source_path) if package else source
+    original = Path(package.manifest.source.path) if package else source
     for form in dict.fromkeys(_form(mode, source) for mode in modes):
         if package and form in (package.mode.form, "external"):
             forms[form] = _Files(source, package.files, {})
@@ -147,9 +147,7 @@ def _prepare(
 class _Lab:
     """What is measured, one question each."""
 
-    def __init__(
-        self, files: Mapping[str, _Files], feeds: SavedFeeds, scenario: Scenario, say: OnStage
-    ) -> None:
+    def __init__(self, files: Mapping[str, _Files], feeds: SavedFeeds, scenario: Scenario, say: OnStage) -> None:
         self._files, self._feeds, self._scenario, self._say = files, feeds, scenario, say
 
     def cold(self, mode: Mode) -> Cold:
