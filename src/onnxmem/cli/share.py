@@ -10,7 +10,6 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
-from onnxmem.progress import Progress
 
 
 def share(
@@ -56,7 +55,7 @@ def share(
             iterations=iterations,
             cold=cold,
             on_hold=_wait if hold else None,
-            on_stage=lambda stage: step(Progress(stage)),
+            on_progress=step,
             **keywords,
             runs=runs,
             threads=threads,

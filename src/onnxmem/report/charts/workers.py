@@ -101,10 +101,10 @@ def _summary(document: Document) -> list[str]:
     groups = document["modes"]
     largest = max((group["workers"] for group in groups), default=0)
     last = {group["mode"]: group for group in groups if group["workers"] == largest}
-    baseline = next((mode for mode in last if mode in ("stock", "ort")), None)
+    baseline = document.get("baseline")
     said = [f"weights {format_bytes(document['weights_bytes'])}"]
     for mode in ("prepacked", "ort-mapped"):
-        ratio = last[mode].get("of_stock") if mode in last else None
+        ratio = last[mode].get("of_baseline") if mode in last else None
         if ratio:
             said.append(f"{largest} workers {mode}: {ratio:.2f} × {baseline}")
     said.append("floor: one copy of the weights + the smallest workers")

@@ -103,4 +103,4 @@ def test_without_altair_the_error_says_what_to_install(unet: Plan, monkeypatch: 
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(RuntimeUnsupported, match="altair") as caught:
         memory_map(unet)
-    assert caught.value.hint == "pip install 'onnxmem[report]'"
+    assert caught.value.hint == "pip install altair jinja2 vl-convert-python"
