@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import re
@@ -439,6 +440,18 @@ def test_the_demo_does_what_it_can_without(tmp_path: Path) -> None:
     assert schemas == ["onnxmem.estimate/1", "onnxmem.measure/1", "onnxmem.measure/1", "onnxmem.release/1"]
     assert document["files"] == ["onnxmem-demo/unet.onnx"]
     assert os.listdir(tmp_path / "onnxmem-demo") == ["unet.onnx"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed")
+def test_a_candidate_that_failed_is_named_with_what_it_lacks(run: Run, unet: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("def make():\n    import torch\n    return torch.nn.ReLU()\n")
+    settings = ("--runs", "1", "--repeat", "1", "--repeat-limit", "1", "--no-advice")
+    code, out, err = run("compare", unet, "net:make", "--shape", "1x3x32x32", *settings)
+    assert code == 3 and "unet.onnx" in out
+    assert err.endswith(
+        "onnxmem: net:make: this needs the package 'torch', which is not installed\n"
+        "hint: pip install onnxscript safetensors torch\n"
+    )
 
 
 # Bad input: one sentence, the right code, nothing written

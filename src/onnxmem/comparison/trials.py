@@ -128,7 +128,7 @@ class Schedule:
             task = worker_task(trials.candidate, save_feeds(trials.arrays(size), place), self.conditions)
             trial = trials.run(task._replace(save=str(place) if save else None), self.conditions)
         except OnnxmemError as error:
-            _fail(trials, size, f"{error} ({error.hint})" if error.hint else str(error))
+            _fail(trials, size, str(error))
             return
         if trial.verdict.ok:
             trials.by_size.setdefault(size.label, []).append(trial)
