@@ -113,22 +113,20 @@ class Planner:
         if not native.begin_replay(tape, self.arena.pool):
             self.book.from_heap()
         completed = False
+        GATE.enter()
         try:
-            outputs = _inside(run, *arguments)
+            outputs = run(*arguments)
             completed = True
         finally:
+            GATE.leave()
             result = native.end_run()
             if isinstance(result, native.Replayed):
-                self._replayed(shape, result, completed)
+                self.arena.used()
+                if result.overruns:
+                    self.book.overran(result.overruns)
+                if completed:  # a run that failed says nothing about the plan
+                    self.book.ran(shape, _deviation(result.deviation))
         return outputs
-
-    def _replayed(self, shape: ShapePlan, result: native.Replayed, completed: bool) -> None:
-        """Learn from a run inside the plan. One that failed says nothing about the plan."""
-        self.arena.used()
-        if result.overruns:
-            self.book.overran(result.overruns)
-        if completed:
-            self.book.ran(shape, _deviation(result.deviation))
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run without a plan, and make one of what the run asks for."""
