@@ -84,9 +84,10 @@ Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
 ]
 MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")]
-TimeLimit = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="Stop after this long, all in all.")
-]
+_TIME_LIMIT = typer.Option("--time-limit", metavar="SECONDS", help="How long all of it may take.")
+TimeLimit = Annotated[float, _TIME_LIMIT]
+NoTimeLimit = Annotated[float | None, _TIME_LIMIT]
+"""For verbs that are done soon: there is none unless it is given."""
 Alignment = Annotated[
     int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
 ]
