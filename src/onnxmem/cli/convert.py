@@ -28,10 +28,8 @@ def convert(
 
     check_writable(output, (), (model,))
     with progress(f"converting {model.name}"):
-        files = run(model, to, output, force=force)
-    listed = [{"path": str(file), "bytes": file.stat().st_size} for file in files]
-    document = {"schema": "onnxmem.convert/1", "model": model.name, "to": to, "files": listed}
+        converted = run(model, to, output, force=force)
     if json:
-        print_json(document)
+        print_json(converted.document())
     else:
-        print_report(make_report([document]))
+        print_report(make_report([converted]))

@@ -64,6 +64,7 @@ def pack(
     from onnxmem.model.bindings import parse_shapes  # noqa: PLC0415
     from onnxmem.packing.pack import pack as write  # noqa: PLC0415
     from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
+    from onnxmem.packing.packed import Packed  # noqa: PLC0415
     from onnxmem.report.build import make_report  # noqa: PLC0415
     from onnxmem.session.package import open_package, verify_package  # noqa: PLC0415
 
@@ -88,31 +89,13 @@ def pack(
                 done += count
                 step(Progress(output.name, done, total, "bytes"))
 
-            package, what = verify_package(output, read), "verified"
+            packed, what = Packed(folder=output, manifest=verify_package(output, read).manifest), "verified"
         elif repack:
-            package, what = (
-                write_again(
-                    output,
-                    model,
-                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
-                    **keywords,
-                ),
-                "packed again",
-            )
+            packed, what = write_again(output, model, on_progress=step, **keywords), "packed again"
         else:
             assert model is not None
-            package, what = (
-                write(
-                    model,
-                    output,
-                    mode,
-                    force=force,
-                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
-                    **keywords,
-                ),
-                "packed",
-            )
-    document = {**package.document(), "done": what}
+            packed, what = write(model, output, mode, force=force, on_progress=step, **keywords), "packed"
+    document = {**packed.document(), "done": what}
     if json:
         print_json(document)
     else:

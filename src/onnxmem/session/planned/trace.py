@@ -109,8 +109,6 @@ class Trace(Record):
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"this is not a trace: {error}") from error
 
-    of = from_document
-
 
 def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) -> Trace:
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
