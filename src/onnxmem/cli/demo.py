@@ -89,7 +89,7 @@ def demo(
 def _observe(path: Path, step: OnProgress) -> list[Document]:
     """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
-    from onnxmem.measurement.measure import measure  # noqa: PLC0415
+    from onnxmem.measurement.measure import measure_scenario as measure  # noqa: PLC0415
     from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
     from onnxmem.releasing.ladder import climb  # noqa: PLC0415
     from onnxmem.report.build import document_of  # noqa: PLC0415

@@ -110,8 +110,6 @@ class Trace(Record):
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"this is not a trace: {error}") from error
 
-    of = from_document
-
 
 def record(
     model: str | bytes, feeds: Mapping[str, Any], options: Any = None, *, time_limit: float | None = None
