@@ -93,14 +93,11 @@ def plan(
         result = solve(problem, strategy, time_limit=time_limit, seed=seed)
     if output is not None:
         write_plan(result, output)
+    document = plan_document(result, scheduled, source.name)
     if picture is not None:
         title = scheduled.title if scheduled else source.name
-        spans = scheduled.timeline.spans if scheduled else None
-        steps = [step.label for step in scheduled.timeline.steps] if scheduled else None
-        shapes = ["×".join(map(str, span.tensors[0].shape or ())) for span in spans] if spans else None
         with stage("drawing"):
-            save_chart(memory_map(result, title=title, step_names=steps, dims=shapes), picture)
-    document = plan_document(result, scheduled, source.name)
+            save_chart(memory_map(result, title=title, placement=document["placement"]), picture)
     options.write_html(html, document)
     if json:
         print_json(document)
