@@ -1,47 +1,56 @@
-"""Write docs/cli.md from the commands themselves: python scripts/cli_reference.py"""
+"""Write docs/cli.md from the commands themselves: python -m scripts.cli_reference"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer.main
 
 from onnxmem.cli import app
 from onnxmem.files import write_text
 
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+
 HEADER = """# The command line
 
-Made by `scripts/cli_reference.py` from the commands themselves. Every verb prints a readable table, or one JSON
-document with `--json`. Progress goes to stderr. `--debug` after any verb shows where an error comes from; `NO_COLOR`
-is honoured.
+Made by `python -m scripts.cli_reference` from the commands themselves, in the order of work. Every verb prints a
+readable answer, or one JSON document with `--json`. Progress goes to stderr. `--debug` after any verb shows where an
+error comes from; `NO_COLOR` is honoured. `onnxmem --install-completion` lets the shell complete verbs, options and the
+names of modes, strategies, orders and built-in models.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
 | 1 | a budget or capacity was not met |
-| 2 | wrong usage: an unknown name, a bad number, a file that is not there |
+| 2 | wrong usage: an unknown name, a bad number, a file that is not there or cannot be written, a missing package |
 | 3 | the model, or its run, failed |
-| 130 | interrupted with Ctrl-C |
+| 130, 143 | interrupted with Ctrl-C, or ended by SIGTERM |
 """
 
 
 def reference() -> str:
     """All verbs with their options."""
     parts = [HEADER]
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for name, command in sorted(commands.items()):
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         arguments = " ".join(p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument")
-        parts.append(f"\n## onnxmem {name}\n\n    onnxmem {name} {arguments} [OPTIONS]\n\n{command.help.strip()}\n")
+        usage = " ".join(filter(None, ("onnxmem", name, arguments, "[OPTIONS]")))
+        parts.append(f"\n## onnxmem {name}\n\n    {usage}\n\n{_paragraphs(command.help)}\n")
         parts.append("\n| option | meaning | default |\n|---|---|---|\n")
-        for parameter in command.params:
-            if parameter.param_type_name != "option":
-                continue
-            names = ", ".join(f"`{opt}`" for opt in (*parameter.opts, *parameter.secondary_opts))
-            value = f" `{parameter.metavar}`" if parameter.metavar else ""
-            default = "" if parameter.default in (None, False, (), []) else f"`{parameter.default}`"
-            parts.append(f"| {names}{value.replace('|', '&#124;')} | {parameter.help} | {default} |\n")
+        parts += [_row(each) for each in command.params if each.param_type_name == "option"]
     return "".join(parts)
 
 
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+def _row(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    value = f" `{option.metavar}`" if option.metavar else ""
+    default = "" if option.default in (None, False, (), []) else f"`{option.default}`"
+    return f"| {names}{value.replace('|', '&#124;')} | {option.help} | {default} |\n"
+
+
 if __name__ == "__main__":
-    write_text(Path(__file__).parents[1] / "docs" / "cli.md", reference())
+    write_text(PAGE, reference())

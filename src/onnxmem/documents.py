@@ -2,6 +2,7 @@
 
 A field is stored under its own name, or under the key that `stored("rss_bytes")` gives it. A field that is Unknown is
 null, and its reason stands beside it under `unknown`. Reading checks every type: what is wrong is named by its place.
+A NamedTuple is stored in the same way: it is the record of processes that must not import much.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ def stored(key: str, **options: Any) -> Any:
     return dataclasses.field(metadata={"key": key}, **options)
 
 
+def inlined(**options: Any) -> Any:
+    """A dataclass field that holds a record, whose keys stand among those of its holder."""
+    return dataclasses.field(metadata={"inlined": True}, **options)
+
+
 class Record:
     """A frozen dataclass that can be saved as a document and comes back equal to what was saved."""
 
     def document(self) -> dict[str, Any]:
         """As plain data for JSON: its fields, then what is derived from them."""
-        return _known({**{field.key: getattr(self, field.name) for field in _fields(type(self))}, **self.derived()})
+        return _encode_fields(self, self.derived())
 
     def derived(self) -> Mapping[str, Any]:
         """Figures that readers of the document want and that follow from the fields; reading ignores them."""
@@ -57,8 +63,8 @@ def encode(value: Any) -> Any:  # noqa: PLR0911  one line for each type
         return str(value)
     if callable(getattr(value, "document", None)):
         return value.document()
-    if dataclasses.is_dataclass(value):
-        return _known({field.key: getattr(value, field.name) for field in _fields(type(value))})
+    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+        return _encode_fields(value)
     if isinstance(value, Mapping):
         return _known({str(encode(key)): item for key, item in value.items()})
     if hasattr(value, "tolist"):  # NumPy's arrays and numbers
@@ -131,6 +137,9 @@ def _decode_record(kind: type[_T], value: Any, place: str) -> _T:
     reasons = unknown if isinstance(unknown, Mapping) else {}
     found = {}
     for field in _fields(kind):
+        if field.inlined:
+            found[field.name] = decode(field.kind, value, place)
+            continue
         where = f"{place}.{field.key}" if place else field.key
         if value.get(field.key) is None and field.key in reasons and field.key != "unknown":
             found[field.name] = Unknown(str(reasons[field.key]))
@@ -148,6 +157,17 @@ def _check(good: bool, result: Any, place: str, value: Any) -> Any:
     return result
 
 
+def _encode_fields(value: Any, more: Document = types.MappingProxyType({})) -> dict[str, Any]:
+    fields = _fields(type(value))
+    plain = _known({**{each.key: getattr(value, each.name) for each in fields if not each.inlined}, **more})
+    for each in fields:
+        if each.inlined:
+            inner = encode(getattr(value, each.name))
+            reasons = {**inner.get("unknown", {}), **plain.get("unknown", {})}
+            plain = {**inner, **plain, **({"unknown": reasons} if reasons else {})}
+    return plain
+
+
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     """Plain data, with the reasons for what is not known beside it."""
     reasons = {key: value.reason for key, value in values.items() if isinstance(value, Unknown)}
@@ -160,6 +180,7 @@ class _Field(typing.NamedTuple):
     key: str
     kind: Any
     optional: bool
+    inlined: bool = False
 
 
 def _fields(kind: Any) -> tuple[_Field, ...]:
@@ -169,12 +190,15 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
 @cache
 def _fields_of(kind: Any) -> tuple[_Field, ...]:
     hints, missing = typing.get_type_hints(kind), dataclasses.MISSING
+    if hasattr(kind, "_fields"):
+        return tuple(_Field(name, name, hints[name], name in kind._field_defaults) for name in kind._fields)
     return tuple(
         _Field(
             each.name,
             each.metadata.get("key", each.name),
             hints[each.name],
             each.default is not missing or each.default_factory is not missing,
+            each.metadata.get("inlined", False),
         )
         for each in dataclasses.fields(kind)
         if each.init

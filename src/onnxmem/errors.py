@@ -7,6 +7,7 @@
     │   └── ExternalDataError        … its external weights
     ├── PlanError           exit 3   a placement problem or plan that cannot be right
     ├── RuntimeUnsupported  exit 3   this ONNX Runtime, system or installation cannot do it
+    │   └── MissingDependency  exit 2  … because an optional package is not installed
     └── SessionError        exit 3   a session that cannot be used; a RuntimeError, too
         ├── SessionClosed            … because it was closed or released
         └── SessionLost              … because its process died
@@ -15,6 +16,8 @@ Every error is one sentence; `hint` says what to do next. Only `onnxmem.cli.main
 """
 
 from __future__ import annotations
+
+import importlib.util
 
 
 class OnnxmemError(Exception):
@@ -67,9 +70,35 @@ class SessionLost(SessionError):
     """The process that held the session died, and the call with it."""
 
 
-def missing_extra(package: str, extra: str) -> RuntimeUnsupported:
+class MissingDependency(RuntimeUnsupported):
+    """What was asked for needs an optional package that is not installed."""
+
+    exit_code = 2
+
+
+EXTRAS = {
+    "report": {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-python"},
+    "solvers": {"ortools": "ortools"},
+    "torch": {"onnxscript": "onnxscript", "safetensors": "safetensors", "torch": "torch"},
+}
+"""The modules of each optional dependency, and the packages they come in, as in pyproject.toml."""
+
+
+def missing_extra(package: str, extra: str) -> MissingDependency:
     """The error for a feature whose optional dependency is not installed."""
-    return RuntimeUnsupported(
-        f"this needs the package '{package}', which is not installed",
-        hint=f"pip install 'onnxmem[{extra}]'",
+    # By package: `pip install onnxmem[report]` would look for onnxmem itself, which a checkout did not come from.
+    packages = " ".join(EXTRAS[extra].values())
+    return MissingDependency(
+        f"this needs the package '{package}', which is not installed", hint=f"pip install {packages}"
     )
+
+
+def check_extra(extra: str) -> None:
+    """Raise MissingDependency unless all packages of an optional dependency are there; asked before long work."""
+    for module, package in EXTRAS[extra].items():
+        try:
+            found = importlib.util.find_spec(module)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise missing_extra(package, extra)

@@ -92,7 +92,7 @@ def test_order_and_plans_in_text_and_json(run: Run, model: Path) -> None:
         (["pack", "{model}", "-o", "p", "--plan", "x=1x256,x=2x256"], "twice"),
         (["pack", "{model}", "-o", "p", "--plan", "256"], "is not a shape"),
         (["convert", "{model}", "--to", "zip", "-o", "x.onnx"], "there is no form"),
-        (["share", "{model}", "--workers", "many"], "no list of numbers"),
+        (["share", "{model}", "--workers", "many"], "is not a list of numbers"),
         (["share", "{model}", "--modes", "fast"], "there is no mode 'fast'"),
     ],
 )

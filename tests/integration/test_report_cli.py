@@ -15,7 +15,7 @@ from onnxmem import zoo
 from onnxmem.cli import app, main
 
 # These write files; a page would say nothing about memory.
-WITHOUT_PAGE = {"convert", "pack"}
+WITHOUT_PAGE = {"convert", "pack", "zoo"}
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_every_verb_writes_a_page(verb: str) -> None:
     [
         (("report", "missing.json"), "cannot read 'missing.json'"),
         (("report", "net.onnx"), "'net.onnx' is not a JSON file"),
-        (("report", "net.onnx", "-o", "report.pdf"), "cannot write a report as 'report.pdf'"),
-        (("report", "net.onnx", "-o", "nowhere/report.md"), "there is no such folder"),
-        (("estimate", "net.onnx", "--html", "report.txt"), "cannot write a report as 'report.txt'"),
-        (("measure", "net.onnx", "--html", "no/report.html"), "there is no such folder"),
+        (("report", "net.onnx", "-o", "report.pdf"), "cannot write 'report.pdf': there is no such format"),
+        (("report", "net.onnx", "-o", "nowhere/report.md"), "there is no folder 'nowhere'"),
+        (("estimate", "net.onnx", "--html", "report.txt"), "cannot write 'report.txt': there is no such format"),
+        (("measure", "net.onnx", "--html", "no/report.html"), "there is no folder 'no'"),
     ],
 )
 def test_wrong_requests_are_refused_before_any_work(

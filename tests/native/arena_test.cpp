@@ -17,14 +17,14 @@
 #include "arena_run.hpp"
 #include "arena_tape.hpp"
 
-using namespace arena;
+using namespace onnxmem::arena;
 
-#define CHECK(condition)                                                    \
-  do {                                                                      \
-    if (!(condition)) {                                                     \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);  \
-      std::exit(1);                                                         \
-    }                                                                       \
+#define CHECK(condition)                                                   \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      std::exit(1);                                                        \
+    }                                                                      \
   } while (false)
 
 namespace {
@@ -124,7 +124,7 @@ void test_heap() {
   CHECK(heap().live_blocks() == 0 && heap().live_bytes() == 0);
 }
 
-// Blocks of all sizes, taken and given back: nobody gets a page that somebody has, and there are never more than needed.
+// Blocks of all sizes, taken and given back: nobody gets a page that somebody has, and no more exist than needed.
 void test_recycler() {
   constexpr std::size_t page = 4096;
   std::mt19937 random(4);
@@ -172,13 +172,13 @@ bool refused(Trace trace, std::vector<std::int64_t> offsets) {
 void test_wrong_tapes() {
   const Trace two{{64, 64}, {0, 1}, {2, 3}};
   CHECK(!refused(two, {0, 64}) && !refused(two, {0, -1}));
-  CHECK(refused(two, {0, 0}));                           // overlap
-  CHECK(refused(two, {0, 8}));                           // not aligned
-  CHECK(refused(two, {0}));                              // too few
-  CHECK(refused({{64, 64}, {0, 1}, {2, 2}}, {0, 64}));   // two calls at one step
-  CHECK(refused({{64, -1}, {0, 1}, {2, 3}}, {0, 64}));   // no size
-  CHECK(refused({{64, 64}, {0, 3}, {2, 1}}, {0, 64}));   // freed before it was allocated
-  CHECK(refused({{64, 0}, {0, 1}, {2, -1}}, {0, 64}));   // a place for any size
+  CHECK(refused(two, {0, 0}));                          // overlap
+  CHECK(refused(two, {0, 8}));                          // not aligned
+  CHECK(refused(two, {0}));                             // too few
+  CHECK(refused({{64, 64}, {0, 1}, {2, 2}}, {0, 64}));  // two calls at one step
+  CHECK(refused({{64, -1}, {0, 1}, {2, 3}}, {0, 64}));  // no size
+  CHECK(refused({{64, 64}, {0, 3}, {2, 1}}, {0, 64}));  // freed before it was allocated
+  CHECK(refused({{64, 0}, {0, 1}, {2, -1}}, {0, 64}));  // a place for any size
   CHECK(!refused({{64, 0}, {0, 1}, {2, -1}}, {0, -1}));
   CHECK(refused({{64, INT64_MAX}, {0, 1}, {2, 3}}, {0, 64}));
 }

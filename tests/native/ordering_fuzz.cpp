@@ -10,7 +10,7 @@
 #include "ordering_layers.hpp"
 #include "ordering_search.hpp"
 
-using namespace ordering;
+using namespace onnxmem::ordering;
 
 namespace {
 

@@ -62,10 +62,12 @@ Problem cut(Random& random, Int steps, Int capacity, std::size_t pieces, bool tr
     Rect other = one;
     if (random.below(2) == 0) {
       if (one.right - one.left < 2) continue;
-      one.right = other.left = one.left + 1 + static_cast<Int>(random.below(static_cast<std::size_t>(one.right - one.left - 1)));
+      one.right = other.left =
+          one.left + 1 + static_cast<Int>(random.below(static_cast<std::size_t>(one.right - one.left - 1)));
     } else {
       if (one.top - one.bottom < 2) continue;
-      one.top = other.bottom = one.bottom + 1 + static_cast<Int>(random.below(static_cast<std::size_t>(one.top - one.bottom - 1)));
+      one.top = other.bottom =
+          one.bottom + 1 + static_cast<Int>(random.below(static_cast<std::size_t>(one.top - one.bottom - 1)));
     }
     rects.push_back(other);
   }
@@ -144,7 +146,8 @@ Answer search(const Problem& problem, Int capacity, unsigned lanes, std::uint64_
 
 void fuzz_known_to_fit(Random& random) {
   const Int capacity = 4 + static_cast<Int>(random.below(60));
-  const Problem problem = cut(random, 2 + static_cast<Int>(random.below(40)), capacity, 2 + random.below(60), random.below(2) == 0);
+  const Problem problem =
+      cut(random, 2 + static_cast<Int>(random.below(40)), capacity, 2 + random.below(60), random.below(2) == 0);
   const Answer answer = search(problem, capacity, 2, random.next(), 0.2);
   expect(answer.verdict != Verdict::kImpossible, "a plan exists, but the search proves there is none", problem);
 }

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxmem.documents import Record, stored
+from onnxmem.documents import Record, inlined, stored
 from onnxmem.errors import UsageError
 from onnxmem.result import Result
 from onnxmem.unknown import Bytes, Unknown
@@ -68,6 +68,33 @@ def test_what_was_saved_comes_back_equal(whole: Whole) -> None:
 def test_unknown_is_null_with_its_reason_beside_it() -> None:
     document = Part(Unknown("no /proc")).document()
     assert document == {"rss_bytes": None, "name": "", "unknown": {"rss_bytes": "no /proc"}}
+
+
+class Light(NamedTuple):
+    size: int
+    place: Part
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder(Record):
+    part: Part = inlined()
+    light: Light
+    peak: Bytes = stored("peak_bytes")
+
+
+def test_an_inlined_record_stands_among_the_keys_of_its_holder() -> None:
+    light = Light(1, Part(2, "inside"), ("a",))
+    holder = Holder(part=Part(Unknown("gone"), "heap"), light=light, peak=Unknown("no kernel"))
+    document = holder.document()
+    assert document == {
+        "rss_bytes": None,
+        "name": "heap",
+        "light": {"size": 1, "place": {"rss_bytes": 2, "name": "inside"}, "notes": ["a"]},
+        "peak_bytes": None,
+        "unknown": {"rss_bytes": "gone", "peak_bytes": "no kernel"},
+    }
+    assert Holder.from_document(json.loads(json.dumps(document))) == holder
 
 
 def test_every_document_says_where_when_and_by_which_command() -> None:

@@ -15,7 +15,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 LAYERS = [
     {"errors", "unknown", "_native"},
     {"units"},
-    {"files", "folders", "documents", "process"},
+    {"files", "folders", "documents", "process", "progress"},
     {"environment"},
     {"result"},
     {"model"},

@@ -21,7 +21,7 @@
 #include "arena_tape.hpp"
 
 namespace nb = nanobind;
-using namespace arena;
+using namespace onnxmem::arena;
 
 namespace {
 
@@ -99,8 +99,8 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
   return true;
 }
 
-// None for a run on the heap; (sizes, lowers, uppers) for a recorded one, None if that was given up; for a replayed one its deviation as (what,
-// step, expected bytes, bytes asked for, overruns), or None.
+// None for a run on the heap; (sizes, lowers, uppers) for a recorded one, None if that was given up; for a replayed one
+// its deviation as (what, step, expected bytes, bytes asked for, overruns), or None.
 nb::object finish() {
   const Begun item = pop();
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
@@ -150,16 +150,18 @@ void trim_heap() {
 
 void make_classes(nb::module_& module) {
   nb::class_<Tape>(module, "Tape")
-      .def("__init__",
-           [](Tape* self, Column sizes, Column lowers, Column uppers, Column offsets, std::size_t guard, bool cut) {
-             new (self) Tape({values(sizes), values(lowers), values(uppers)}, values(offsets), guard, cut);
-           },
-           nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("offsets"), nb::arg("guard") = 0,
-           nb::arg("cut") = false)
+      .def(
+          "__init__",
+          [](Tape* self, Column sizes, Column lowers, Column uppers, Column offsets, std::size_t guard, bool cut) {
+            new (self) Tape({values(sizes), values(lowers), values(uppers)}, values(offsets), guard, cut);
+          },
+          nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("offsets"), nb::arg("guard") = 0,
+          nb::arg("cut") = false)
       .def_prop_ro("peak", &Tape::peak)
       .def_prop_ro("cut", &Tape::cut)
       .def_prop_ro("steps", [](const Tape& tape) { return tape.events().size(); })
-      .def_prop_ro("offsets", [](const Tape& tape) { return copied(tape.offsets()); }, nb::rv_policy::move)
+      .def_prop_ro(
+          "offsets", [](const Tape& tape) { return copied(tape.offsets()); }, nb::rv_policy::move)
       .def_prop_ro("trace", [](const Tape& tape) { return columns(tape.trace()); });
 
   nb::class_<Pool>(module, "Pool")
@@ -183,11 +185,12 @@ NB_MODULE(arena, module) {
     make_classes(module);
   }
 
-  module.def("place_in_sequence",
-             [](Column sizes, Column lowers, Column uppers) {
-               return copied(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
-             },
-             nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"));
+  module.def(
+      "place_in_sequence",
+      [](Column sizes, Column lowers, Column uppers) {
+        return copied(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
+      },
+      nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"));
   module.def("connected", &connected);
   module.def("enlist", &enlist);
   module.def("withdraw", &withdraw);

@@ -19,11 +19,11 @@ struct OrtAllocator {
   void* (*Alloc)(OrtAllocator*, std::size_t);
   void (*Free)(OrtAllocator*, void*);
   const void* (*Info)(const OrtAllocator*);
-  void* (*Reserve)(OrtAllocator*, std::size_t);     // since 18
-  void* (*GetStats)(const OrtAllocator*, void**);   // since 23, may be null
+  void* (*Reserve)(OrtAllocator*, std::size_t);               // since 18
+  void* (*GetStats)(const OrtAllocator*, void**);             // since 23, may be null
   void* (*AllocOnStream)(OrtAllocator*, std::size_t, void*);  // since 23, may be null
-  void* (*Shrink)(OrtAllocator*);                   // since 25, may be null
-  void* later[8];                                   // what a newer one might look for: null
+  void* (*Shrink)(OrtAllocator*);                             // since 25, may be null
+  void* later[8];                                             // what a newer one might look for: null
 };
 
 struct OrtApiBase {
@@ -33,7 +33,7 @@ struct OrtApiBase {
 
 }  // extern "C"
 
-namespace arena {
+namespace onnxmem::arena {
 
 namespace {
 
@@ -73,15 +73,20 @@ void* shrink(OrtAllocator*) noexcept {
   try {
     trim_all();
     heap().trim();
-  } catch (...) {
-  }
+  } catch (...) {}
   return nullptr;
 }
 
 OrtAllocator& allocator() {
-  static OrtAllocator& process_wide = *new OrtAllocator{
-      .version = kTableVersion, .Alloc = alloc, .Free = free_block, .Info = info, .Reserve = reserve,
-      .GetStats = nullptr, .AllocOnStream = nullptr, .Shrink = shrink, .later = {}};
+  static auto& process_wide = *new OrtAllocator{.version = kTableVersion,
+                                                .Alloc = alloc,
+                                                .Free = free_block,
+                                                .Info = info,
+                                                .Reserve = reserve,
+                                                .GetStats = nullptr,
+                                                .AllocOnStream = nullptr,
+                                                .Shrink = shrink,
+                                                .later = {}};
   return process_wide;
 }
 
@@ -154,14 +159,14 @@ std::string withdraw() {
       [&](void* environment) { return table.call(kUnregisterAllocator, environment, memory_info); });
 }
 
-}  // namespace arena
+}  // namespace onnxmem::arena
 
 // ONNX Runtime calls this when it loads a library of execution providers. We offer none: all we want is its table.
 // It is the only way to the copy of the runtime that lives inside the Python module, which exports nothing.
 extern "C" __attribute__((visibility("default"))) void* CreateEpFactories(const char*, const OrtApiBase* base,
                                                                           const void*, void**, std::size_t,
                                                                           std::size_t* count) noexcept {
-  arena::api_base = base;
+  onnxmem::arena::api_base = base;
   *count = 0;
   return nullptr;
 }

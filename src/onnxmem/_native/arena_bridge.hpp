@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace arena {
+namespace onnxmem::arena {
 
 // Has ONNX Runtime loaded this library and handed over its table of functions?
 bool connected();
@@ -14,4 +14,4 @@ bool connected();
 std::string enlist();
 std::string withdraw();
 
-}  // namespace arena
+}  // namespace onnxmem::arena

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace arena {
+namespace onnxmem::arena {
 
 namespace {
 
@@ -67,8 +67,8 @@ void* Recycler::from_kept(std::size_t bytes) {
 }
 
 Recycler::Kept Recycler::largest_kept() {
-  const auto largest = std::max_element(kept_.begin(), kept_.end(),
-                                        [](const Kept& a, const Kept& b) { return a.bytes < b.bytes; });
+  const auto largest =
+      std::max_element(kept_.begin(), kept_.end(), [](const Kept& a, const Kept& b) { return a.bytes < b.bytes; });
   if (largest == kept_.end()) return {nullptr, 0};
   const Kept found = *largest;
   kept_.erase(largest);
@@ -175,4 +175,4 @@ Heap& heap() {
   return process_wide;
 }
 
-}  // namespace arena
+}  // namespace onnxmem::arena

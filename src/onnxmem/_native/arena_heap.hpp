@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace arena {
+namespace onnxmem::arena {
 
 constexpr std::size_t kAlignment = 64;
 
@@ -97,4 +97,4 @@ class Heap {
 // The one heap of the process. It is never destroyed: outputs may be freed after everything else has ended.
 Heap& heap();
 
-}  // namespace arena
+}  // namespace onnxmem::arena

@@ -8,7 +8,7 @@
 
 #include "arena_heap.hpp"
 
-namespace arena {
+namespace onnxmem::arena {
 
 bool LiveSet::add(const Interval& interval) {
   const auto next = std::lower_bound(intervals_.begin(), intervals_.end(), interval.start,
@@ -239,4 +239,4 @@ void after_fork_in_child() {
   every.lock.unlock();
 }
 
-}  // namespace arena
+}  // namespace onnxmem::arena

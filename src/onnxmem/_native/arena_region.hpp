@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace arena {
+namespace onnxmem::arena {
 
 struct Interval {
   std::size_t start, end, size;  // `size` as asked for; `end` includes alignment and guard
@@ -22,9 +22,9 @@ struct Interval {
 // once it has grown.
 class LiveSet {
  public:
-  bool add(const Interval& interval);                    // false, and nothing done, if it would overlap
-  std::optional<Interval> remove(std::size_t start);     // nothing if none starts there
-  std::size_t lowest_gap(std::size_t bytes) const;       // where so much is free
+  bool add(const Interval& interval);                 // false, and nothing done, if it would overlap
+  std::optional<Interval> remove(std::size_t start);  // nothing if none starts there
+  std::size_t lowest_gap(std::size_t bytes) const;    // where so much is free
   bool empty() const { return intervals_.empty(); }
   void clear() { intervals_.clear(); }
 
@@ -111,4 +111,4 @@ void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
-}  // namespace arena
+}  // namespace onnxmem::arena

@@ -9,7 +9,7 @@
 
 #include "arena_heap.hpp"
 
-namespace arena {
+namespace onnxmem::arena {
 
 namespace {
 
@@ -90,8 +90,7 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
   bool free = false;
   try {
     free = end <= region_.capacity() && region_.live.add({start, end, size});
-  } catch (...) {
-  }
+  } catch (...) {}
   if (!free) {
     // Cannot be while every call is the recorded one: the tape was checked. Were it so, the heap is still right.
     deviate("a place is taken", size, size);
@@ -176,8 +175,7 @@ void release(void* p) noexcept {
   if (heap().release(p)) return;
   try {
     if (release_stray(p)) return;
-  } catch (...) {
-  }
+  } catch (...) {}
   // Neither ours nor anyone's we know: doing nothing is the one thing that cannot be wrong twice.
   unknown.fetch_add(1, std::memory_order_relaxed);
 }
@@ -203,4 +201,4 @@ void watch_forks() {
   });
 }
 
-}  // namespace arena
+}  // namespace onnxmem::arena

@@ -11,7 +11,7 @@
 #include "arena_region.hpp"
 #include "arena_tape.hpp"
 
-namespace arena {
+namespace onnxmem::arena {
 
 // The first call of a run that was not the recorded one.
 struct Deviation {
@@ -44,7 +44,7 @@ class HeapRun final : public Run {
 
 // Served without a plan, every call noted: in a region, if it has one, as long as there is room; otherwise from the
 // heap. There, large blocks are mappings of their own, so that the memory a recording run takes is what is alive at
-// most, and not what a heap remembers. A region keeps its pages from run to run: shapes that are always new run as fast.
+// most, not what a heap remembers. A region keeps its pages from run to run: shapes that are always new run as fast.
 class RecordingRun final : public Run {
  public:
   // `limited`: give up, and say so, once noting everything takes more than following it can save. `outlasting`: the
@@ -102,4 +102,4 @@ std::uint64_t unknown_frees();
 // Make fork() safe; once per process.
 void watch_forks();
 
-}  // namespace arena
+}  // namespace onnxmem::arena

@@ -8,7 +8,7 @@
 #include "arena_heap.hpp"
 #include "arena_region.hpp"
 
-namespace arena {
+namespace onnxmem::arena {
 
 namespace {
 
@@ -40,9 +40,7 @@ void Recorder::forget() noexcept {
   alive_ = {};
 }
 
-bool Recorder::worthwhile() const {
-  return rows_.size() <= kFree + static_cast<std::size_t>(peak_) / kBytesPerBuffer;
-}
+bool Recorder::worthwhile() const { return rows_.size() <= kFree + static_cast<std::size_t>(peak_) / kBytesPerBuffer; }
 
 Trace Recorder::trace() const {
   Trace trace;
@@ -136,4 +134,4 @@ void Tape::check_placement() {
   }
 }
 
-}  // namespace arena
+}  // namespace onnxmem::arena

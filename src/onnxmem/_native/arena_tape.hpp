@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace arena {
+namespace onnxmem::arena {
 
 // The calls of a run as rows, one per buffer: its size and when it was allocated and freed, counted in calls.
 struct Trace {
@@ -49,9 +49,9 @@ struct Event {
 // follow it at once. A loop can make a hundred thousand calls, so it is kept small.
 class Tape {
  public:
-  // An offset of -1 puts a buffer on the heap; there, a size of 0 stands for any size. `guard` bytes behind each placed buffer stay free. A `cut` tape may be
-  // followed by anything: it is the part of a run that is always the same. Throws std::invalid_argument unless
-  // offsets are aligned and no two live buffers share a byte.
+  // An offset of -1 puts a buffer on the heap; there, a size of 0 stands for any size. `guard` bytes behind each placed
+  // buffer stay free. A `cut` tape may be followed by anything: it is the part of a run that is always the same. Throws
+  // std::invalid_argument unless offsets are aligned and no two live buffers share a byte.
   Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut);
 
   const std::vector<Event>& events() const { return events_; }
@@ -77,4 +77,4 @@ class Tape {
 // small buffers, and fast: it looks only at what is alive. Those that outlive the run stay at -1.
 std::vector<std::int64_t> place_in_sequence(const Trace& trace);
 
-}  // namespace arena
+}  // namespace onnxmem::arena

@@ -17,7 +17,7 @@
 #include "ordering_search.hpp"
 
 namespace nb = nanobind;
-using namespace ordering;
+using namespace onnxmem::ordering;
 
 namespace {
 
@@ -42,8 +42,8 @@ Graph make_graph(const Rows& before, const Rows& readers, const std::vector<std:
                  const std::vector<int>& writers, const std::vector<bool>& stays, const std::vector<bool>& takeable,
                  const Rows& pairs, const std::vector<bool>& glued, const std::vector<std::int64_t>& scratch) {
   const std::size_t nodes = before.size(), storages = sizes.size();
-  if (writers.size() != storages || stays.size() != storages || takeable.size() != storages ||
-      glued.size() != nodes || scratch.size() != nodes)
+  if (writers.size() != storages || stays.size() != storages || takeable.size() != storages || glued.size() != nodes ||
+      scratch.size() != nodes)
     throw std::invalid_argument("columns of different length");
   Graph graph;
   graph.nodes = static_cast<int>(nodes);
@@ -98,8 +98,10 @@ struct Signals {
     nb::gil_scoped_acquire locked;
     if (PyErr_CheckSignals() == 0) return false;
     interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
-    if (interrupted) PyErr_Clear();
-    else error.emplace();
+    if (interrupted)
+      PyErr_Clear();
+    else
+      error.emplace();
     return true;
   }
 };
@@ -130,8 +132,9 @@ std::tuple<std::vector<int>, std::string, Wide> within(const Graph& graph, Wide 
   Answer answer = search_layers(ordered, narrow(cap), width, Effort::best,
                                 backward ? Direction::backward : Direction::forward, seed, budget);
   for (int& node : answer.order) node = order[node];
-  const char* verdict = answer.verdict == Verdict::found ? "found"
-                        : answer.verdict == Verdict::impossible ? "impossible" : "unknown";
+  const char* verdict = answer.verdict == Verdict::found        ? "found"
+                        : answer.verdict == Verdict::impossible ? "impossible"
+                                                                : "unknown";
   return {answer.order, verdict, wide(answer.next_cap)};
 }
 
@@ -148,9 +151,10 @@ NB_MODULE(ordering, module) {
   module.def("make_graph", &make_graph, nb::arg("before"), nb::arg("readers"), nb::arg("sizes"), nb::arg("writers"),
              nb::arg("stays"), nb::arg("takeable"), nb::arg("pairs"), nb::arg("glued"), nb::arg("scratch"));
   module.def("settle", &checked, nb::arg("graph"), nb::arg("order"));
-  module.def("peak", [](const Graph& graph, const std::vector<int>& order) {
-    return wide(peak_of(graph, checked(graph, order)));
-  }, nb::arg("graph"), nb::arg("order"));
+  module.def(
+      "peak",
+      [](const Graph& graph, const std::vector<int>& order) { return wide(peak_of(graph, checked(graph, order))); },
+      nb::arg("graph"), nb::arg("order"));
   module.def("node_bound", &bound, nb::arg("graph"));
   module.def("within", &within, nb::arg("graph"), nb::arg("cap"), nb::arg("width"), nb::arg("seed"),
              nb::arg("backward"));

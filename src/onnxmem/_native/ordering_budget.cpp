@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-namespace ordering {
+namespace onnxmem::ordering {
 
 Budget::Budget(double seconds, std::function<bool()> interrupted)
     : deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                    std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)))),
-      next_question_(Clock::now()),
-      interrupted_(std::move(interrupted)) {}
+      next_question_(Clock::now()), interrupted_(std::move(interrupted)) {}
 
 bool Budget::over() {
   if (over_ || --countdown_ > 0) return over_;
@@ -23,4 +22,4 @@ bool Budget::over() {
   return over_;
 }
 
-}  // namespace ordering
+}  // namespace onnxmem::ordering

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <functional>
 
-namespace ordering {
+namespace onnxmem::ordering {
 
 // Ends a search at a time, or when asked to; cheap enough to be asked at every state.
 class Budget {
@@ -20,4 +20,4 @@ class Budget {
   bool over_ = false;
 };
 
-}  // namespace ordering
+}  // namespace onnxmem::ordering

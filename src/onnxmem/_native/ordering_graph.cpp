@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace ordering {
+namespace onnxmem::ordering {
 
 Lists inverse(const Lists& rows, int count) {
   Lists turned;
@@ -49,9 +49,8 @@ Effect Steps::step(Bits moved, int node, Bytes live) {
   chosen_.clear();
   for (std::size_t k = 0; k < pairs.size(); k += 2) {
     const int source = pairs[k], target = pairs[k + 1];
-    const bool used = std::any_of(chosen_.begin(), chosen_.end(), [&](const auto& pair) {
-      return pair.first == source || pair.second == target;
-    });
+    const bool used = std::any_of(chosen_.begin(), chosen_.end(),
+                                  [&](const auto& pair) { return pair.first == source || pair.second == target; });
     if (used || !is_last_reader<Backward>(graph_, moved, source, node)) continue;
     chosen_.emplace_back(source, target);
     saved += graph_.size[source];
@@ -205,4 +204,4 @@ Bytes node_bound(const Graph& graph, std::span<const int> order) {
   return bound;
 }
 
-}  // namespace ordering
+}  // namespace onnxmem::ordering

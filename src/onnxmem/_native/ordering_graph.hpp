@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace ordering {
+namespace onnxmem::ordering {
 
 // Single sizes fit into 63 bits; their sums need not.
 __extension__ typedef __int128 Bytes;
@@ -41,14 +41,14 @@ struct Bits {
 
 struct Graph {
   int nodes = 0;
-  Lists before, after;    // per node: direct dependencies
-  Lists reads, readers;   // storages per node, nodes per storage
-  Lists writes;           // storages per node
-  Lists pairs;            // per node: input, output, input, output … that may share memory, in preference order
+  Lists before, after;   // per node: direct dependencies
+  Lists reads, readers;  // storages per node, nodes per storage
+  Lists writes;          // storages per node
+  Lists pairs;           // per node: input, output, input, output … that may share memory, in preference order
   std::vector<Bytes> size, scratch;
-  std::vector<int> writer;                     // per storage; -1: there before the first node
-  std::vector<char> stays, takeable, glued;    // does it outlive these nodes; may it be taken over; runs when ready
-  Bytes base = 0;                              // alive throughout, touched by none of these nodes
+  std::vector<int> writer;                   // per storage; -1: there before the first node
+  std::vector<char> stays, takeable, glued;  // does it outlive these nodes; may it be taken over; runs when ready
+  Bytes base = 0;                            // alive throughout, touched by none of these nodes
 
   // Derived by finish().
   std::vector<Bytes> needs, keeps;  // per node: outputs and scratch while it runs; outputs that live on after it
@@ -101,4 +101,4 @@ Relation ancestors(const Graph& graph, std::span<const int> order);
 // A bound on every order's peak: for each node, what must be alive while it runs.
 Bytes node_bound(const Graph& graph, std::span<const int> order);
 
-}  // namespace ordering
+}  // namespace onnxmem::ordering

@@ -4,18 +4,18 @@
 //
 // 1. If running a node, or a chain of nodes each made ready by the one before, fits under the cap and leaves no more
 //    alive than before (and did not on the way), some best order continues exactly so. (`advance`)
-// 2. If a state M reached from a root R leaves no more alive than R, and no more than any set between the two does, then
-//    some best order passes through it: everything else can be forgotten. (`commit`)
+// 2. If a state M reached from a root R leaves no more alive than R, and no more than any set between the two does,
+//    then some best order passes through it: everything else can be forgotten. (`commit`)
 //
 // Layers come by number of nodes, so the sets between R and M were all seen before M is, if they can be reached at all;
-// and the smallest of them can, because M can. Rule 1 spoils this by jumping ahead, perhaps over M: a state is committed
-// to only if it leaves no more alive than any state did from which a jump began (`floor_`), and if all such jumps that
-// are possible from a set inside it would end inside it, which is so if no chain can be added to it.
+// and the smallest of them can, because M can. Rule 1 spoils this by jumping ahead, perhaps over M: a state is
+// committed to only if it leaves no more alive than any state did from which a jump began (`floor_`), and if all such
+// jumps that are possible from a set inside it would end inside it, which is so if no chain can be added to it.
 //
 // Moving nodes forward may take from another node the chance to work in place, by making somebody else the last reader
 // of its input. It does no harm: the input is then freed that much earlier (or was not to be freed at all), so the same
-// bytes are missing in the sum that the other node adds to. Glued nodes travel with their one predecessor; with several,
-// neither rule holds and both are switched off.
+// bytes are missing in the sum that the other node adds to. Glued nodes travel with their one predecessor; with
+// several, neither rule holds and both are switched off.
 //
 // All of it can be done from the end as well, taking nodes back one by one. That is the better way where memory grows
 // towards the end: there it is a node's lateness that costs nothing.
@@ -26,13 +26,13 @@
 #include <cstring>
 #include <tuple>
 
-namespace ordering {
+namespace onnxmem::ordering {
 
 namespace {
 
 constexpr std::size_t kMemory = std::size_t{384} << 20;  // bytes of states kept at once
 constexpr std::size_t kTrail = std::size_t{1} << 24;     // steps remembered for telling the order at the end
-constexpr std::size_t kChain = 48;                               // how far a chain is followed for rule 1
+constexpr std::size_t kChain = 48;                       // how far a chain is followed for rule 1
 constexpr int kVisits = 4096;                            // how many steps of branching chains are tried for rule 2
 
 struct Key {  // a set of nodes as 128 random bits: two sets that meet in one are not to be expected in any lifetime
@@ -124,9 +124,8 @@ class Layers {
     auto& arrived = waiting_[layer];
     for (int k = 0; k < static_cast<int>(arrived.size()); ++k)
       rows_.push_back({arrived[k].key, arrived[k].live, -1, k});
-    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
-      return std::tie(a.key, a.parent) < std::tie(b.key, b.parent);
-    });
+    std::sort(rows_.begin(), rows_.end(),
+              [](const Row& a, const Row& b) { return std::tie(a.key, a.parent) < std::tie(b.key, b.parent); });
     std::vector<char> used(arrived.size());
     rows_.erase(std::unique(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.key == b.key; }),
                 rows_.end());
@@ -156,8 +155,10 @@ class Layers {
       open_.clear();
       open_near(child, row.node);
       advance(child, layer_[row.parent].live);
-      if (child.count == layer) next.push_back(child);
-      else waiting_[child.count].push_back(child);
+      if (child.count == layer)
+        next.push_back(child);
+      else
+        waiting_[child.count].push_back(child);
     }
     for (std::size_t k = 0; k < arrived.size(); ++k)
       if (!used[k]) free_.push_back(arrived[k].slot);
@@ -231,8 +232,10 @@ class Layers {
       }
       state.live = chain_.back().second;
       // With less alive than when the others were tried, they may fit now.
-      if (!all && state.live < known) all = true, known = state.live, open_all(state);
-      else for (const auto& [node, live] : chain_) open_near(state, node);
+      if (!all && state.live < known)
+        all = true, known = state.live, open_all(state);
+      else
+        for (const auto& [node, live] : chain_) open_near(state, node);
     }
     return state.count > before;
   }
@@ -242,8 +245,8 @@ class Layers {
     each_ready(state, [&](int node) { return open_.push_back(node), false; });
   }
 
-  // Which chains may go differently now that `node` has run? Those through nodes that read what it read, or that lead to
-  // the same nodes. Overlooking one would do no harm but cost states.
+  // Which chains may go differently now that `node` has run? Those through nodes that read what it read, or that lead
+  // to the same nodes. Overlooking one would do no harm but cost states.
   void open_near(const State& state, int node) {
     for (int storage : graph_.reads[node])
       for (int other : graph_.readers[storage]) open_head(state, other);
@@ -251,8 +254,10 @@ class Layers {
       for (int storage : graph_.writes[node])
         for (int other : graph_.readers[storage]) open_head(state, other);
     for (int follower : after(node)) {
-      if (ready(state).has(follower)) open_.push_back(follower);
-      else for (int other : before(follower)) open_head(state, other);
+      if (ready(state).has(follower))
+        open_.push_back(follower);
+      else
+        for (int other : before(follower)) open_head(state, other);
     }
   }
 
@@ -317,8 +322,10 @@ class Layers {
         layer_.pop_back();
         continue;
       }
-      if (low && visits_ > kVisits) floor_ = std::min(floor_, state.live);  // not known to be closed: it stays a state
-      else if (low && (chosen < 0 || state.live < layer_[chosen].live)) chosen = k;
+      if (low && visits_ > kVisits)
+        floor_ = std::min(floor_, state.live);  // not known to be closed: it stays a state
+      else if (low && (chosen < 0 || state.live < layer_[chosen].live))
+        chosen = k;
       ++k;
     }
     if (chosen < 0 || layer_[chosen].live > floor_) return;
@@ -389,4 +396,4 @@ Answer search_layers(const Graph& graph, Bytes cap, std::size_t width, Effort ef
   return Layers<true>(graph, cap, width, effort, seed, budget).solve();
 }
 
-}  // namespace ordering
+}  // namespace onnxmem::ordering

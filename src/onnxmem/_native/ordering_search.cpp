@@ -9,14 +9,16 @@
 #include <numeric>
 #include <queue>
 
-namespace ordering {
+namespace onnxmem::ordering {
 
 std::vector<int> settle(const Graph& graph, std::span<const int> wish) {
   std::vector<int> place(graph.nodes), waits(graph.nodes), order;
   for (int k = 0; k < static_cast<int>(wish.size()); ++k) place[wish[k]] = k;
   using Turn = std::pair<int, int>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> ready;
-  const auto offer = [&](int node) { ready.emplace(graph.glued[node] ? -graph.nodes + place[node] : place[node], node); };
+  const auto offer = [&](int node) {
+    ready.emplace(graph.glued[node] ? -graph.nodes + place[node] : place[node], node);
+  };
   for (int node = 0; node < graph.nodes; ++node) {
     waits[node] = static_cast<int>(graph.before[node].size());
     if (!waits[node]) offer(node);
@@ -102,8 +104,8 @@ class Search {
       if (end - begin == 1) {
         fixed_ = std::max(fixed_, most);
       } else {
-        Piece piece{begin, end, window(graph_, order_, begin, end), {order_.begin() + begin, order_.begin() + end},
-                    most, 0, 0};
+        Piece piece{
+            begin, end, window(graph_, order_, begin, end), {order_.begin() + begin, order_.begin() + end}, most, 0, 0};
         std::vector<int> same(end - begin);
         std::iota(same.begin(), same.end(), 0);
         piece.lower = std::min(node_bound(piece.graph, same), most);
@@ -273,4 +275,4 @@ Outcome best_order(const Graph& graph, const std::vector<std::vector<int>>& star
   return Search(graph, best, seed, budget).solve();
 }
 
-}  // namespace ordering
+}  // namespace onnxmem::ordering

@@ -8,7 +8,7 @@
 #include "ordering_graph.hpp"
 #include "ordering_layers.hpp"
 
-namespace ordering {
+namespace onnxmem::ordering {
 
 struct Outcome {
   std::vector<int> order;
@@ -25,4 +25,4 @@ std::vector<int> depth_first(const Graph& graph);
 // `starts` are orders to begin with, besides some simple ones; the result is never worse than any of them.
 Outcome best_order(const Graph& graph, const std::vector<std::vector<int>>& starts, std::uint64_t seed, Budget& budget);
 
-}  // namespace ordering
+}  // namespace onnxmem::ordering

@@ -12,7 +12,8 @@
 namespace onnxmem::placement {
 
 using Int = std::int64_t;
-__extension__ using Wide = __int128;  // sums of sizes, and sizes times steps: both pass 2^63 although no single number does
+// Sums of sizes, and sizes times steps: both pass 2^63 although no single number does.
+__extension__ using Wide = __int128;
 using Index = std::int32_t;
 
 constexpr Int kLargest = std::numeric_limits<Int>::max();

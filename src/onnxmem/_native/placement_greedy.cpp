@@ -119,8 +119,8 @@ void walk_by_offset(std::vector<Taken>& taken, GapFinder& finder) {
 
 std::optional<std::vector<Int>> place_in_order(const Columns& columns, const Int* order, bool best_fit, Watch& watch) {
   check_permutation(order, columns.count);
-  const bool by_start = std::is_sorted(order, order + columns.count,
-                                       [&](Int a, Int b) { return columns.lowers[a] < columns.lowers[b]; });
+  const bool by_start =
+      std::is_sorted(order, order + columns.count, [&](Int a, Int b) { return columns.lowers[a] < columns.lowers[b]; });
   if (by_start) return run(LiveList(), columns, order, best_fit, watch);
   if (columns.count <= kFlat) return run(FlatList(columns.count), columns, order, best_fit, watch);
   return run(Indexed(columns), columns, order, best_fit, watch);

@@ -81,8 +81,7 @@ Instance reduce(const Columns& columns) {
     unit = std::gcd(unit, columns.sizes[row]);
   }
   instance.unit = std::max<Int>(unit, 1);
-  std::stable_sort(rows.begin(), rows.end(),
-                   [&](Index a, Index b) { return columns.lowers[a] < columns.lowers[b]; });
+  std::stable_sort(rows.begin(), rows.end(), [&](Index a, Index b) { return columns.lowers[a] < columns.lowers[b]; });
   // Where the next buffer begins at or after every end so far, nothing is live across.
   for (std::size_t begin = 0; begin < rows.size();) {
     Int latest = columns.uppers[rows[begin]];

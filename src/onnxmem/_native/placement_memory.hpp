@@ -33,7 +33,8 @@ class FailedStates {
 
  private:
   static Fingerprint* map(std::size_t count) {
-    void* slots = mmap(nullptr, count * sizeof(Fingerprint), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* slots =
+        mmap(nullptr, count * sizeof(Fingerprint), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (slots == MAP_FAILED) throw std::bad_alloc();
     return static_cast<Fingerprint*>(slots);
   }

@@ -16,23 +16,11 @@ unsigned memory_bits(std::size_t buffers, std::size_t memory) {
 }  // namespace
 
 SkylineSearch::SkylineSearch(const Part& part, Int capacity, std::size_t memory)
-    : part_(part),
-      capacity_(capacity),
-      floor_(at(part.sections), 0),
-      left_(at(part.sections), 0),
-      release_(part.count(), 0),
-      cause_(part.count(), 0),
-      reason_(at(part.sections)),
-      placed_(part.count(), 0),
-      offset_(part.count(), 0),
-      live_(at(part.sections)),
-      neighbours_(part.count()),
-      failed_(memory_bits(part.count(), memory)),
-      failures_(at(part.sections), 1.0),
-      rank_(part.count(), 0.0),
-      is_touched_(at(part.sections), 0),
-      choices_(at(part.sections) + 1, 0),
-      in_valley_(at(part.sections), 0),
+    : part_(part), capacity_(capacity), floor_(at(part.sections), 0), left_(at(part.sections), 0),
+      release_(part.count(), 0), cause_(part.count(), 0), reason_(at(part.sections)), placed_(part.count(), 0),
+      offset_(part.count(), 0), live_(at(part.sections)), neighbours_(part.count()),
+      failed_(memory_bits(part.count(), memory)), failures_(at(part.sections), 1.0), rank_(part.count(), 0.0),
+      is_touched_(at(part.sections), 0), choices_(at(part.sections) + 1, 0), in_valley_(at(part.sections), 0),
       slack_(at(part.sections), 0) {
   const auto count = static_cast<Index>(part.count());
   for (Index b = 0; b < count; ++b) {

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib.metadata import version
+from types import FrameType
 
 import typer
 
-from onnxmem.cli import compare, convert, demo, estimate, measure, pack, plan, release, report, share, trace
-from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.cli import compare, convert, demo, estimate, measure, pack, plan, release, report, share, trace, zoo
+from onnxmem.cli.console import tell
+from onnxmem.cli.groups import spread
+from onnxmem.errors import OnnxmemError
 
 app = typer.Typer(
     name="onnxmem",
-    help="How much memory an ONNX model takes, why, and how to make it take less.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+# In the order of work, which is the order of `--help`.
 for verb in (
-    compare.compare,
-    convert.convert,
     demo.demo,
     estimate.estimate,
-    measure.measure,
-    pack.pack,
     plan.plan,
-    release.release,
-    report.report,
-    share.share,
+    measure.measure,
     trace.trace,
+    release.release,
+    compare.compare,
+    pack.pack,
+    convert.convert,
+    share.share,
+    report.report,
+    zoo.zoo,
 ):
-    app.command()(verb)
+    app.command()(spread(verb))
 
 
 @app.callback(invoke_without_command=True)
@@ -48,40 +52,42 @@ def about(
         raise typer.Exit
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: everything is cleared away as after Ctrl-C."""
+
+
 def main() -> None:
     """The entry point: exit 0 done, 1 a budget was not met, 2 wrong usage, 3 the model or its run failed."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    arguments = [_renamed(argument) for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app(arguments, standalone_mode=True)
-    except OnnxmemError as error:
-        if debug:
-            raise
-        _complain(str(error), error.hint)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        _complain("interrupted", "")
-        sys.exit(130)
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong, but Python would complain while flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except RecursionError:
-        if debug:
-            raise
-        _complain("the model is nested too deeply", "")
-        sys.exit(3)
+    except KeyboardInterrupt as error:
+        tell("interrupted")
+        sys.exit(128 + (signal.SIGTERM if isinstance(error, _Terminated) else signal.SIGINT))
     except Exception as error:
         if debug:
             raise
-        _complain(f"unexpected {type(error).__name__}: {error}", "run it again with --debug and report what it shows")
+        if isinstance(error, OnnxmemError):
+            tell(str(error), error.hint)
+            sys.exit(error.exit_code)
+        if isinstance(error, RecursionError):
+            tell("the model is nested too deeply")
+        else:
+            tell(f"unexpected {type(error).__name__}: {error}", "run it again with --debug and report what it shows")
         sys.exit(3)
 
 
-def _complain(message: str, hint: str) -> None:
-    print(f"onnxmem: {message}", file=sys.stderr)  # noqa: T201
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)  # noqa: T201
+def _renamed(argument: str) -> str:
+    """`--timeout` was what `--time-limit` is now."""
+    flag, equals, value = argument.partition("=")
+    return f"--time-limit{equals}{value}" if flag == "--timeout" else argument
 
 
-__all__ = ["UsageError", "app", "main"]
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from onnxmem.cli import options
-from onnxmem.cli.console import print_json, print_text, progress
+from onnxmem.cli import options, parse
+from onnxmem.cli.console import progress, tell
+from onnxmem.cli.output import DrawnOutput
+from onnxmem.progress import Progress
 
 
 def compare(
@@ -21,6 +22,7 @@ def compare(
             show_default=False,
         ),
     ],
+    output: DrawnOutput,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -30,7 +32,7 @@ def compare(
     ] = None,
     dim: options.Dims = None,
     sizes: Annotated[str | None, typer.Option(metavar="256,512", help="Compare at these sizes.")] = None,
-    inputs: options.FeedArrays = None,
+    inputs: options.Arrays = None,
     input_range: options.Ranges = None,
     dtype: Annotated[
         list[str] | None,
@@ -58,10 +60,8 @@ def compare(
         ),
     ] = None,
     threads: options.Threads = None,
-    timeout: options.Timeout = 600.0,
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Run each with no more memory than this (512MiB …).")
-    ] = None,
+    time_limit: options.TimeLimit = 600.0,
+    memory_limit: options.MemoryLimit = None,
     tolerance: Annotated[
         float, typer.Option(metavar="X", min=0.0, help="How far answers may differ, as a part of the largest.")
     ] = 1e-4,
@@ -69,40 +69,35 @@ def compare(
         float, typer.Option(metavar="PERCENT", min=0.0, help="Head-room above the peak for a container.")
     ] = 50.0,
     advice: Annotated[bool, typer.Option("--advice/--no-advice", help="Try what would save more.")] = True,
-    output: options.ResultFile = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="SCALING.svg|.png|.html", help="Draw peak memory against input size.")
-    ] = None,
-    html: options.Html = None,
-    json: options.Json = False,
 ) -> None:
-    """Compare models that do the same job: memory, load time and latency, in fresh processes, after checking that
-    their answers are the same."""
-    from onnxmem import files  # noqa: PLC0415
+    """Compare models that do the same job, side by side.
+
+    Memory, load time and latency in fresh processes, after checking that their answers are the same.
+    """
     from onnxmem.comparison.compare import compare as run  # noqa: PLC0415
     from onnxmem.comparison.sizes import parse_open_shape, parse_sizes  # noqa: PLC0415
-    from onnxmem.model.bindings import parse_dim  # noqa: PLC0415
-    from onnxmem.report.charts.picture import picture_kind, save_chart  # noqa: PLC0415
     from onnxmem.report.charts.scaling import scaling_chart  # noqa: PLC0415
     from onnxmem.report.compare_text import compare_text, has_figures  # noqa: PLC0415
-    from onnxmem.units import parse_bytes  # noqa: PLC0415
 
-    # All that can be wrong with the request is found before any work is done.
-    if picture is not None:
-        picture_kind(picture)
-    options.check_html(html)
+    files = [path for path in (Path(name.partition("+")[0]) for name in candidates) if path.exists()]
+    output.check(*files, inputs, weights)
     shapes: dict[str, list[tuple[int | str, ...]]] = {}
-    for name, dims in (parse_open_shape(text) for text in shape or []):
+    for text in shape or ():
+        name, dims = parse_open_shape(parse.with_name(text, files[0]) if files else text)
         shapes.setdefault(name, []).append(dims)
-    with progress("comparing") as say:
+    keywords: dict[str, Any] = {
+        "dims": parse.parse_dims(dim),
+        "sizes": parse_sizes(sizes) if sizes is not None else (),
+        "ranges": parse.parse_ranges(input_range),
+        "dtypes": parse.parse_dtypes(dtype),
+        "memory_limit": parse.parse_size(memory_limit),
+    }
+    with progress("comparing") as step:
         result = run(
             candidates,
             shapes=shapes,
-            dims=dict(parse_dim(text) for text in dim or []),
-            sizes=parse_sizes(sizes) if sizes is not None else (),
+            **keywords,
             inputs=inputs,
-            ranges=dict(options.parse_range(text) for text in input_range or []),
-            dtypes=dict(options.parse_dtype(text) for text in dtype or []),
             seed=seed,
             weights=weights,
             export=export_to or export,
@@ -110,21 +105,17 @@ def compare(
             repeat=repeat,
             repeat_limit=repeat_limit,
             threads=threads,
-            timeout=timeout,
-            memory_limit=parse_bytes(memory_limit) if memory_limit is not None else None,
+            timeout=time_limit,
             tolerance=tolerance,
             headroom=headroom / 100,
             advice=advice,
-            on_life=say,
+            on_life=lambda stage: step(Progress(stage)),
         )
-    if output is not None:
-        files.write_text(output, jsonlib.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
-    if picture is not None and has_figures(result):
-        save_chart(scaling_chart(result.document()), picture)
-    options.write_html(html, result.document())
-    if json:
-        print_json(result.document())
-    else:
-        print_text(compare_text(result))
+    if has_figures(result):
+        output.draw(lambda: scaling_chart(result.document()))
+    output.show(result.document(), compare_text(result))
+    for failed in result.results:
+        if failed.failure is not None:
+            tell(f"{failed.name}: {failed.failure}")
     if not result.ok:
         raise typer.Exit(3)

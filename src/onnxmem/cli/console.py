@@ -1,67 +1,78 @@
-"""Where results and progress go: results to stdout, everything else to stderr."""
+"""What goes on while a verb works, on stderr: a bar that vanishes on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-import typer
+from onnxmem.progress import OnProgress, Progress
+from onnxmem.units import format_bytes
 
 _PATIENCE = 2.0
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """One JSON document on stdout."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def print_text(renderable: Any) -> None:
-    """A rich table or text on stdout: coloured on a terminal, plain elsewhere."""
-    from rich.console import Console  # noqa: PLC0415
-
-    # Names in models are text: "[/]" would end a style and ":smile:" become a picture if Rich were to read them.
-    console = Console(highlight=False, markup=False, emoji=False)
-    # Files and pipes have no width of their own: do not fold long names there.
-    console.width = console.width if console.is_terminal else max(console.width, 100)
-    if console.is_terminal:
-        console.print(renderable)
-        return
-    with console.capture() as captured:
-        console.print(renderable)
-    # Tables fill their last column with blanks.
-    typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
+def tell(text: str, hint: str = "") -> None:
+    """One line on stderr, and one more for what to do about it."""
+    print(f"onnxmem: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextmanager
-def stage(what: str) -> Iterator[None]:
-    """Say on stderr what is going on, if it takes long: a spinner on a terminal, one plain line elsewhere."""
-    if sys.stderr.isatty():
-        from rich.console import Console  # noqa: PLC0415
+def progress(what: str) -> Iterator[OnProgress]:
+    """Show that work is going on: yields what to call with each stage of it.
 
-        with Console(stderr=True).status(f"{what} …"):
-            yield
-        return
-    timer = threading.Timer(_PATIENCE, lambda: print(f"onnxmem: {what} …", file=sys.stderr))  # noqa: T201
-    timer.daemon = True
-    timer.start()
+    Work without stages is mentioned only if it takes long.
+    """
+    with _bar(what) if sys.stderr.isatty() else _lines(what) as step:
+        yield step
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[OnProgress]:
+    from rich import progress as rich  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
+
+    # Names in models are text: "[/]" would end a style if Rich were to read them.
+    text = rich.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+    amount = rich.TextColumn("{task.fields[amount]}", markup=False, table_column=Column(no_wrap=True))
+    columns = (text, rich.BarColumn(bar_width=16), amount, rich.TimeElapsedColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{what} …", total=None, amount="")
+
+        def step(now: Progress) -> None:
+            description, total = f"{what}: {now.stage} …", now.total or None
+            bar.update(task, description=description, completed=now.done, total=total, amount=_amount(now))
+
+        yield step
+
+
+@contextmanager
+def _lines(what: str) -> Iterator[OnProgress]:
+    patience = threading.Timer(_PATIENCE, tell, [f"{what} …"])
+    patience.daemon = True
+    last = ""
+
+    def step(now: Progress) -> None:
+        nonlocal last
+        patience.cancel()
+        if now.stage != last:
+            last = now.stage
+            size = f" {format_bytes(now.total)}" if now.total and now.unit == "bytes" else ""
+            tell(f"{what}: {now.stage}{size} …")
+
+    patience.start()
     try:
-        yield
+        yield step
     finally:
-        timer.cancel()
+        patience.cancel()
 
 
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Say on stderr which step of long work is going on: a spinner on a terminal, plain lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda text: print(f"onnxmem: {what}: {text}", file=sys.stderr)  # noqa: T201
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    with Console(stderr=True).status(f"{what} …") as status:
-        yield lambda text: status.update(Text(f"{what}: {text} …"))
+def _amount(now: Progress) -> str:
+    if not now.total:
+        return ""
+    write = format_bytes if now.unit == "bytes" else str
+    return f"{write(now.done)} of {write(now.total)}"

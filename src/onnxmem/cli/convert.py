@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from onnxmem.cli import options
-from onnxmem.cli.console import print_json, stage
+from onnxmem.cli.console import progress
+from onnxmem.cli.output import check_writable, print_json
 
 
 def convert(
@@ -16,13 +17,17 @@ def convert(
     to: Annotated[str, typer.Option("--to", metavar="ort|onnx|external", help="The form to write.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="PATH", help="The file to write.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
-    json: options.Json = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
-    """Convert a model: one file, weights in a file beside it, or ONNX Runtime's own format."""
+    """Convert a model to another kind of file.
+
+    One .onnx file, one with its weights in a file beside it, or ONNX Runtime's own format.
+    """
     from onnxmem.packing.convert import convert as run  # noqa: PLC0415
     from onnxmem.units import format_bytes  # noqa: PLC0415
 
-    with stage(f"converting {model.name}"):
+    check_writable(output, (), (model,))
+    with progress(f"converting {model.name}"):
         files = run(model, to, output, force=force)
     if json:
         listed = [{"path": str(file), "bytes": file.stat().st_size} for file in files]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+import json as jsonlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxmem.cli import options
-from onnxmem.cli.console import print_json, print_text, stage
+from onnxmem.cli.console import progress, tell
+from onnxmem.cli.output import check_writable, print_json, print_text
+from onnxmem.progress import OnProgress, Progress
 
-# What is done to the model after the estimate, in which scenario, with which arguments: a section of the report each.
-STAGES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
-    ("measuring it in a fresh process", "onnxmem.measurement.measure:measure", {"mode": "stock"}, {}),
-    # Its nodes are stock's: they need no second look.
-    ("measuring it inside its plan", "onnxmem.measurement.measure:measure", {"mode": "planned"}, {"nodes": False}),
-    ("letting go of it, step by step", "onnxmem.releasing.ladder:climb", {"runs": 1}, {}),
-)
+if TYPE_CHECKING:
+    from onnxmem.report.report import Document
+
 SHAPE = (1, 3, 512, 512)
 
 
@@ -25,20 +24,26 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put all files.")] = Path(
         "onnxmem-demo"
     ),
-    html: options.Html = None,
-    json: options.Json = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the report here instead.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
-    """Estimate, plan, measure (stock and planned) and release a U-Net for 512 × 512 pixels, and make a report."""
+    """Demonstrate all of it on a U-Net for 512 × 512 pixels.
+
+    Estimates, plans, measures (stock and planned) and releases it, and makes a report.
+    """
     import onnx  # noqa: PLC0415
 
     from onnxmem import zoo  # noqa: PLC0415
-    from onnxmem.errors import UsageError  # noqa: PLC0415
+    from onnxmem.errors import MissingDependency, UsageError, check_extra  # noqa: PLC0415
     from onnxmem.estimation.estimate import estimate  # noqa: PLC0415
     from onnxmem.files import replacing  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
     from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
+    from onnxmem.report.render.to_json import render_json  # noqa: PLC0415
     from onnxmem.report.save import save_report  # noqa: PLC0415
     from onnxmem.report.sections.overview import MEASURED, stock_against_planned  # noqa: PLC0415
     from onnxmem.report.text import demo_text  # noqa: PLC0415
@@ -49,41 +54,56 @@ def demo(
     except OSError as error:
         raise UsageError(f"cannot make the folder '{output}': {error.strerror}") from error
     page, picture, path = html or output / "report.html", output / "memory-map.svg", output / "unet.onnx"
-    options.check_html(page)
-    with stage("building a U-Net and estimating it"):
+    for each in (page, picture, path):
+        check_writable(each, (".html", ".svg", ".onnx"))
+    with progress("demonstrating") as step:
+        step(Progress("building a U-Net and estimating it"))
         with replacing(path) as temporary:
             onnx.save(zoo.build("unet"), temporary)
         model = Model.open(path)
         symbolic = estimate(model, Question(shapes={}, dims={}), ["best"])
         result = estimate(model, Question(shapes={"image": SHAPE}, dims={}))
-    results = [document_of(result), *(document_of(each) for each in _observe(path))]
-    with stage("drawing"):
+        results = [document_of(result), *_observe(path, step)]
+        step(Progress("making the report"))
         report = make_report(results, "A U-Net at 512 × 512 pixels")
-        save_chart(memory_map(result.best, title=result.scheduled.title), picture)
-        save_report(report, page)
-    if json:
-        print_json({**results[0], "picture": str(picture), "report": str(page)})
-    else:
-        found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
-        saved = stock_against_planned([document for document in results if document["schema"] == MEASURED])
-        print_text(demo_text(result, symbolic.formula, found, saved, picture, page))
-
-
-def _observe(path: Path) -> list[Any]:
-    """The results of all stages; where the system cannot do one, it says so and the others are done."""
-    import importlib  # noqa: PLC0415
-    from dataclasses import replace  # noqa: PLC0415
-
-    from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
-    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
-
-    scenario, results = Scenario(path, shapes={"image": SHAPE}, runs=3), []
-    for what, where, settings, arguments in STAGES:
-        module, name = where.split(":")
+        drawn: list[Path] = []
         try:
-            with stage(what):
-                work = getattr(importlib.import_module(module), name)
-                results.append(work(replace(scenario, **settings), **arguments))
+            check_extra("report")
+            save_chart(memory_map(result.best, title=result.scheduled.title), picture)
+            save_report(report, page)
+            drawn = [picture, page]
+        except MissingDependency as error:
+            missing = error
+    if not drawn:
+        tell(f"no picture and no page: {missing}", missing.hint)
+    if json:
+        print_json({**jsonlib.loads(render_json(report)), "files": [str(path), *map(str, drawn)]})
+        return
+    found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
+    saved = stock_against_planned([document for document in results if document["schema"] == MEASURED])
+    print_text(demo_text(result, symbolic.formula, found, saved, drawn))
+
+
+def _observe(path: Path, step: OnProgress) -> list[Document]:
+    """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
+    from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
+    from onnxmem.measurement.measure import measure  # noqa: PLC0415
+    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
+    from onnxmem.releasing.ladder import climb  # noqa: PLC0415
+    from onnxmem.report.build import document_of  # noqa: PLC0415
+
+    scenario = Scenario(path, shapes={"image": SHAPE}, runs=3)
+    stages: dict[str, Callable[[], Any]] = {
+        "measuring it in a fresh process": lambda: measure(scenario),
+        # Its nodes are stock's: they need no second look.
+        "measuring it inside its plan": lambda: measure(replace(scenario, mode="planned"), nodes=False),
+        "releasing it, step by step": lambda: climb(replace(scenario, runs=1)),
+    }
+    documents = []
+    for what, work in stages.items():
+        step(Progress(what))
+        try:
+            documents.append(document_of(work()))
         except RuntimeUnsupported as error:
-            print(f"onnxmem: not {what}: {error}", file=sys.stderr)  # noqa: T201
-    return results
+            tell(f"not {what}: {error}", error.hint)
+    return documents

@@ -7,35 +7,33 @@ from typing import Annotated
 
 import typer
 
-from onnxmem.cli import options
-from onnxmem.cli.console import print_json, print_text, stage
+from onnxmem.cli import options, parse
+from onnxmem.cli.console import progress
+from onnxmem.cli.output import Output, check_writable
 
 
 def estimate(
     model: options.ModelPath,
-    shape: options.Shapes = None,
-    dim: options.Dims = None,
-    inputs: options.Inputs = None,
-    view: options.View = None,
-    level: options.Level = "all",
-    fix_dims: options.FixDims = False,
-    order: options.Order = "ort-default",
-    alias: options.Alias = True,
-    in_place: options.InPlace = True,
-    count_inputs: options.CountInputs = False,
-    alignment: Annotated[int, typer.Option(metavar="BYTES", help="Offsets are multiples of this.")] = 64,
+    graph: options.Graph,
+    output: Output,
+    alignment: options.Alignment = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only these strategies; package.module:function for your own."),
+        typer.Option(
+            metavar="NAME",
+            autocompletion=options.complete_strategy,
+            help="Only these strategies; package.module:function for your own.",
+        ),
     ] = None,
     time_limit: options.TimeLimit = 5.0,
     tensors: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every tensor: type, size, lifetime, offset.")
     ] = None,
-    html: options.Html = None,
-    json: options.Json = False,
 ) -> None:
-    """Estimate a model's memory: weights, activations by strategy, the formula, and what is alive at the peak."""
+    """Estimate a model's memory before it runs.
+
+    Weights, activations by strategy, the formula for any size, and what is alive at the peak.
+    """
     from onnxmem.estimation.estimate import estimate as run  # noqa: PLC0415
     from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
@@ -43,29 +41,15 @@ def estimate(
     from onnxmem.report.documents import estimate_document  # noqa: PLC0415
     from onnxmem.report.text import estimate_text  # noqa: PLC0415
 
-    options.check_html(html)
-    asked = options.question(
-        shape,
-        dim,
-        inputs,
-        view=view,
-        level=level,
-        fix_dims=fix_dims,
-        order=order,
-        alias=alias,
-        in_place=in_place,
-        count_inputs=count_inputs,
-        alignment=alignment,
-        time_limit=time_limit,
-    )
-    for name in strategy or []:
-        find(name)
-    with stage(f"estimating {model.name}"):
-        result = run(Model.open(model), asked, strategy or STRATEGIES, time_limit=time_limit)
+    output.check(model, graph.inputs)
+    if tensors is not None:
+        check_writable(tensors, (".csv",), (model, graph.inputs))
+    question = graph.question(model, alignment, time_limit)
+    with parse.modules_here():
+        for name in strategy or ():
+            find(name)
+    with progress(f"estimating {model.name}"):
+        result = run(Model.open(model), question, strategy or STRATEGIES, time_limit=time_limit)
     if tensors is not None:
         write_tensors(result, tensors)
-    options.write_html(html, estimate_document(result))
-    if json:
-        print_json(estimate_document(result))
-    else:
-        print_text(estimate_text(result))
+    output.show(estimate_document(result), estimate_text(result))

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from onnxmem.cli import options
-from onnxmem.cli.console import print_json, print_text
-from onnxmem.cli.progress import byte_progress
+from onnxmem.cli.console import progress
+from onnxmem.cli.output import print_json, print_text
+from onnxmem.errors import UsageError
+from onnxmem.progress import Progress
 
 
 def pack(
@@ -17,24 +19,24 @@ def pack(
         Path | None,
         typer.Argument(metavar="[MODEL]", help="An .onnx or .ort file; may be left out for --verify and --repack."),
     ] = None,
+    *,
+    feed: options.Feed,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="The package.", show_default=False)
     ] = Path(),
     mode: Annotated[
         str,
         typer.Option(
-            metavar="MODE", help="prepacked, external, mapped, ort, ort-mapped or ort-mapped-packed: how it is loaded."
+            metavar="MODE",
+            autocompletion=options.complete_mode,
+            help="prepacked, external, mapped, ort, ort-mapped or ort-mapped-packed: how it is loaded.",
         ),
     ] = "prepacked",
-    shape: options.Shapes = None,
-    dim: options.Dims = None,
-    inputs: Annotated[
-        Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Compare outputs on these arrays.")
-    ] = None,
     order: Annotated[
         str | None,
         typer.Option(
             metavar="ORDER",
+            autocompletion=options.complete_order,
             help="Run the nodes in this order (best, greedy …), if it takes less memory than ONNX Runtime's own.",
             show_default=False,
         ),
@@ -53,11 +55,13 @@ def pack(
     repack: Annotated[
         bool, typer.Option("--repack", help="Make the package again, as it is, for this ONNX Runtime and CPU.")
     ] = False,
-    json: options.Json = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
-    """Pack a model: optimized, its weights ready to be mapped, its outputs compared with the original's."""
-    from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.model.bindings import parse_dim, parse_shape, parse_shapes  # noqa: PLC0415
+    """Pack a model so that all processes share its weights.
+
+    Optimized, its weights ready to be mapped, and its outputs compared with the original's.
+    """
+    from onnxmem.model.bindings import parse_shapes  # noqa: PLC0415
     from onnxmem.packing.pack import pack as write  # noqa: PLC0415
     from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
     from onnxmem.report.packages import package_document, package_text  # noqa: PLC0415
@@ -68,29 +72,47 @@ def pack(
         raise UsageError("say where the package is: -o FOLDER")
     if model is None and not (verify or repack):
         raise UsageError("say which model to pack", hint="onnxmem pack MODEL -o FOLDER")
-    settings: dict[str, Any] = {
-        "shapes": dict(parse_shape(text) for text in shape or []),
-        "dims": dict(parse_dim(text) for text in dim or []),
-        "inputs": inputs,
+    if model is not None and output.resolve() in model.resolve().parents:
+        raise UsageError(f"'{model}' lies in '{output}', which would be replaced", hint="choose another folder")
+    keywords: dict[str, Any] = {
+        **feed.keywords(model or output),
         # What is not said is left to the manifest when a package is made again.
         **({"order": order} if order is not None else {}),
         **({"plans": [parse_shapes(text) for text in plan]} if plan else {}),
     }
-    with byte_progress() as progress:
+    with progress("packing" if not verify else "verifying") as step:
         if verify:
             total, done = open_package(output).size, 0
 
             def read(count: int) -> None:
                 nonlocal done
                 done += count
-                progress("verifying", done, total)
+                step(Progress(output.name, done, total, "bytes"))
 
             package, what = read_all(output, read), "verified"
         elif repack:
-            package, what = write_again(output, model, progress=progress, **settings), "packed again"
+            package, what = (
+                write_again(
+                    output,
+                    model,
+                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
+                    **keywords,
+                ),
+                "packed again",
+            )
         else:
             assert model is not None
-            package, what = write(model, output, mode, force=force, progress=progress, **settings), "packed"
+            package, what = (
+                write(
+                    model,
+                    output,
+                    mode,
+                    force=force,
+                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
+                    **keywords,
+                ),
+                "packed",
+            )
     if json:
         print_json(package_document(package))
     else:

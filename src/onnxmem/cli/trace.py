@@ -3,52 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onnxmem.cli import options
-from onnxmem.cli.console import print_json, print_text, stage
+from onnxmem.cli.console import progress
+from onnxmem.cli.output import Output
 
 if TYPE_CHECKING:
     from onnxmem.session.planned.trace import Trace
 
 
+@dataclass(frozen=True, kw_only=True)
+class TraceOutput(Output):
+    """What to do with a trace besides printing it."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the trace: .csv id,lower,upper,size; .json, .html …"
+        ),
+    ] = None
+
+
 def trace(
     model: options.ModelPath,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="TRACE.csv", help="Write id,lower,upper,size.")
-    ] = None,
-    shape: options.Shapes = None,
-    dim: options.Dims = None,
-    inputs: options.Inputs = None,
+    feed: options.Feed,
+    output: TraceOutput,
     outputs: Annotated[
-        bool, typer.Option("--outputs", help="Also the buffers that outlive the run: the model's outputs.")
+        bool, typer.Option("--outputs", help="In the CSV, also buffers that outlive the run: the model's outputs.")
     ] = False,
-    html: options.Html = None,
-    json: options.Json = False,
 ) -> None:
-    """Trace one run: every allocation and free that the model makes, kernels' scratch included."""
+    """Trace one run: every buffer that the model allocates.
+
+    With the scratch memory of kernels: the problem that a plan for this model has to solve.
+    """
     from onnxmem.measurement.feeds import make_feeds  # noqa: PLC0415
+    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
     from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
     from onnxmem.model.load import refuse_package  # noqa: PLC0415
     from onnxmem.placement.table import write_problem  # noqa: PLC0415
     from onnxmem.session.planned.trace import record  # noqa: PLC0415
 
-    options.check_html(html)
+    output.check(model, feed.inputs, table=True)
     refuse_package(model, ort=True)
-    feeds = make_feeds(read_signature(model), options.scenario(model, shape, dim, inputs, None)).arrays
-    with stage(f"running {model.name}"):
+    feeds = make_feeds(read_signature(model), Scenario(model, **feed.keywords(model))).arrays
+    with progress(f"running {model.name}"):
         found = record(str(model), feeds)
-    if output is not None:
-        write_problem(found.problem(outputs=outputs), output)
-    document = _document(found, model.name, feeds)
-    options.write_html(html, document)
-    if json:
-        print_json(document)
-    else:
-        print_text(_text(found, model.name, feeds))
+    output.show(
+        _document(found, model.name, feeds),
+        _text(found, model.name, feeds),
+        table=lambda path: write_problem(found.problem(outputs=outputs), path),
+    )
 
 
 def _document(found: Trace, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,14 +70,27 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Action:
+    """What to do next, what that saves, and the command that does it."""
+
+    text: str
+    saving: str = ""
+    """As a reader sees it: "120.5 MiB"."""
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
-    """One result: the answer in a sentence, the numbers that matter, pictures, tables, and what to keep in mind."""
+    """One result: the answer in a sentence, the numbers that matter, what to do, pictures, tables, and footnotes."""
 
     heading: str
     summary: str
+    facts: tuple[Fact, ...] = ()
+    """Three to five."""
+    actions: tuple[Action, ...] = ()
+    """One to three; none if there is nothing to gain."""
     story: tuple[str, ...] = ()
     """How it came about, in paragraphs."""
-    facts: tuple[Fact, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()

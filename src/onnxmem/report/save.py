@@ -9,7 +9,7 @@ from onnxmem.errors import UsageError
 from onnxmem.report.render.to_html import page_template, render_html
 from onnxmem.report.render.to_json import render_json
 from onnxmem.report.render.to_markdown import render_markdown
-from onnxmem.report.render.to_text import render_text
+from onnxmem.report.render.to_terminal import render_text
 from onnxmem.report.report import Report
 
 RENDERERS = {".html": render_html, ".md": render_markdown, ".txt": render_text, ".json": render_json}

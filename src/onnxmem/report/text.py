@@ -74,8 +74,7 @@ def demo_text(
     formula: Formula | None,
     found: Sequence[tuple[str, str]],
     saved: str,
-    picture: Path,
-    report: Path,
+    drawn: Sequence[Path],
 ) -> RenderableType:
     """What `onnxmem demo` prints; `found` are the other sections of its report, heading and summary.
 
@@ -95,7 +94,8 @@ def demo_text(
     parts += ["", Text(terminal_map(best, _WIDTH))]
     for heading, summary in found:
         parts += ["", Text(printable(heading), style="bold"), Text(printable(summary))]
-    parts += ["", f"The picture: {picture}", f"The report:  {report}"]
+    if drawn:
+        parts += ["", f"The picture: {drawn[0]}", f"The report:  {drawn[1]}"]
     parts.append("Next: onnxmem measure YOUR_MODEL.onnx --mode planned")
     parts += ["", Text(saved, style="bold")] if saved else []
     return Group(*parts)

@@ -51,8 +51,7 @@ MODELS: dict[str, Builder] = {
 
 def build(name: str, **options: Any) -> onnx.ModelProto:
     """A network by its name; `options` are its builder's, such as `channels`, `scale`, `layers` or `seed`."""
-    if name not in MODELS:
-        raise UsageError(f"there is no network '{name}' in the zoo", hint=f"known: {', '.join(MODELS)}")
+    check_name(name)
     known = inspect.signature(MODELS[name]).parameters
     for option, value in options.items():
         if option not in known:
@@ -61,3 +60,9 @@ def build(name: str, **options: Any) -> onnx.ModelProto:
         if isinstance(value, int | float) and (value < 0 if free else value <= 0):
             raise UsageError(f"'{option}' must be {'at least' if free else 'more than'} 0; it is {value}")
     return MODELS[name](**options)
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError unless there is a network of that name."""
+    if name not in MODELS:
+        raise UsageError(f"there is no network '{name}' in the zoo", hint=f"known: {', '.join(MODELS)}")

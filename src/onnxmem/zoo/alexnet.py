@@ -25,7 +25,7 @@ def alexnet(*, scale: float = 1.0, resolution: int = 224, classes: int = 1000, s
 
 
 def vgg16(*, scale: float = 1.0, resolution: int = 224, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
-    """VGG-16: 13 equal convolutions, 138 M weights, large activations at the front."""
+    """VGG-16: 13 equal convolutions, 138 M weights, large tensors first."""
     net = Net("vgg16", seed)
     x = net.input("image", ("batch", 3, resolution, resolution))
     for stage, (channels, depth) in enumerate([(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)], 1):

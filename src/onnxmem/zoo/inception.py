@@ -45,7 +45,7 @@ def googlenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx
 
 
 def inception(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
-    """Inception v3: factorized convolutions (1×7, 7×1), 24 M weights; images of 75×75 and larger."""
+    """Inception v3: 24 M weights, for images of 75 × 75 pixels or more."""
     net = Net("inception", seed)
     build = _Modules(net, scale)
     x = net.input("image", IMAGE)

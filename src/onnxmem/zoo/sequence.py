@@ -21,7 +21,7 @@ def transformer(
     positions: int = 512,
     seed: int = 0,
 ) -> onnx.ModelProto:
-    """Transformer encoder (the size of MiniLM): attention grows with the square of the sequence; 23 M weights."""
+    """Transformer encoder of the size of MiniLM; 23 M weights."""
     if width % heads:
         raise UsageError(f"a width of {width} cannot be divided among {heads} heads")
     net = Net("transformer", seed)
@@ -71,7 +71,7 @@ def _norm(net: Net, x: str, width: int) -> str:
 def lstm(
     *, layers: int = 2, features: int = 80, hidden: int = 256, classes: int = 64, seed: int = 0
 ) -> onnx.ModelProto:
-    """Bidirectional LSTM that labels each step of a sequence (as in speech recognition); 2.3 M weights."""
+    """Bidirectional LSTM that labels each step of a sequence; 2.3 M weights."""
     net = Net("lstm", seed)
     x = net.transpose(net.input("features", ("batch", "sequence", features)), 1, 0, 2)
     width = features
@@ -93,7 +93,7 @@ def _bidirectional(net: Net, x: str, width: int, hidden: int, name: str) -> str:
 
 
 def matmul(*, layers: int = 28, width: int = 2048, seed: int = 0) -> onnx.ModelProto:
-    """A chain of square MatMuls: nothing but weights (448 MiB), for the study of loading."""
+    """A chain of square MatMuls: nothing but weights, 448 MiB of them."""
     net = Net("matmul", seed)
     x = net.input("x", ("batch", width))
     for layer in range(1, layers + 1):

@@ -8,7 +8,7 @@ from onnxmem.zoo.net import IMAGE, Net
 
 
 def unet(*, levels: int = 3, channels: int = 32, classes: int = 2, seed: int = 0) -> onnx.ModelProto:
-    """U-Net for segmentation; height and width must be multiples of 2 to the power of `levels`."""
+    """U-Net: height and width must be multiples of 2^`levels`."""
     net = Net("unet", seed)
     x = net.input("image", IMAGE)
     skips = []

@@ -22,7 +22,7 @@ def randwire(
     wiring: int = 0,
     seed: int = 0,
 ) -> onnx.ModelProto:
-    """RandWire: convolutions wired by Watts–Strogatz random graphs; `wiring` seeds the graphs."""
+    """RandWire: convolutions wired by random graphs, seeded by `wiring`."""
     if not 2 <= neighbours < nodes or neighbours % 2:
         raise UsageError(f"'neighbours' must be even, at least 2 and less than the {nodes} nodes; it is {neighbours}")
     net = Net("randwire", seed)
@@ -69,7 +69,7 @@ def _random_stage(net: Net, x: str, channels: int, predecessors: list[list[int]]
 def nas(
     *, cells: int = 8, steps: int = 4, channels: int = 16, classes: int = 10, wiring: int = 0, seed: int = 0
 ) -> onnx.ModelProto:
-    """Cells as an architecture search finds them (DARTS, NASNet); `wiring` seeds the choice of operations."""
+    """Cells as a search finds them, at random seeded by `wiring`."""
     net = Net("nas", seed)
     drawn = random.Random(wiring)
     plans = {reduction: _draw_cell(steps, drawn) for reduction in (False, True)}

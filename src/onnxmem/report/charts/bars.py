@@ -1,4 +1,4 @@
-"""Bars: strategies against the bound, measurements side by side, candidates at one input size; and how bars are drawn."""
+"""Bars: how they are drawn; strategies against the bound, measurements side by side, candidates at one size."""
 
 from __future__ import annotations
 
@@ -86,8 +86,7 @@ def strategies(
     activations: Document, *, width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
 ) -> altair.LayerChart:
     """How near does each strategy come to the lower bound?"""
-    bound = activations["lower_bound_bytes"]
-    canvas = Canvas.of(width, theme, bound if budget is None else budget, "lower bound" if budget is None else "budget")
+    canvas = Canvas.of(width, theme, budget, activations["lower_bound_bytes"], "lower bound")
     rows, notes = [], []
     for plan in activations["strategies"]:
         kind, size = "optimal" if plan["optimal"] else "not proven optimal", plan["peak_bytes"]
@@ -103,7 +102,7 @@ def side_by_side(
     compared: Document, *, width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
 ) -> altair.LayerChart:
     """Which of these took how much, in loading and in running?"""
-    canvas = Canvas.of(width, theme, compared.get("budget_bytes") if budget is None else budget)
+    canvas = Canvas.of(width, theme, budget, compared.get("budget_bytes"))
     rows, notes = [], []
     for each in compared["bars"]:
         for kind, key in (("loading", "load_growth_bytes"), ("running", "run_growth_bytes")):

@@ -22,11 +22,10 @@ _READERS = 6
 
 @dataclass(frozen=True)
 class Grouping:
-    """A group for every buffer, the colours of the groups in legend order, and what the legend is about."""
+    """A group for every buffer, and the colours of the groups in legend order."""
 
     of: list[str]
     colours: dict[str, str]
-    title: str
 
 
 def by_size(plan: Plan) -> Grouping:
@@ -41,24 +40,7 @@ def by_size(plan: Plan) -> Grouping:
         groups[index] = AT_PEAK
     colours = {AT_PEAK: theme.AT_PEAK} | dict(zip(reversed(bands), reversed(theme.SIZES), strict=True))
     present = set(groups)
-    return Grouping(groups, {group: colour for group, colour in colours.items() if group in present}, "buffers")
-
-
-def by_kind(plan: Plan, kinds: Sequence[str]) -> Grouping:
-    """The kinds with the most bytes have a colour each, the rest share one."""
-    if len(kinds) != len(plan.problem):
-        raise UsageError(f"{len(kinds)} kinds were given for {len(plan.problem)} buffers")
-    clean = [shorten(printable(kind), 32) for kind in kinds]
-    totals: dict[str, int] = {}
-    for kind, size in zip(clean, plan.problem.sizes.tolist(), strict=True):
-        totals[kind] = totals.get(kind, 0) + size
-    ranked = sorted(totals, key=lambda kind: -totals[kind])
-    coloured = dict(zip(ranked, theme.KINDS, strict=False))
-    if rest := len(ranked) - len(coloured):
-        other = f"{rest} other kinds" if rest > 1 else ranked[-1]
-        coloured[other] = theme.OTHER
-        clean = [kind if kind in coloured else other for kind in clean]
-    return Grouping(clean, coloured, "kind")
+    return Grouping(groups, {group: colour for group, colour in colours.items() if group in present})
 
 
 def rows(plan: Plan, frame: Frame, grouping: Grouping, about: Sequence[Document]) -> list[Row]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import missing_extra
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
-from onnxmem.report.charts.theme import FONT, LIGHT, Theme
+from onnxmem.report.charts.theme import FONT, Theme
 from onnxmem.units import format_bytes
 
 if TYPE_CHECKING:
-    import altair
+    pass
 
 Row = dict[str, Any]
 Document = Mapping[str, Any]
@@ -28,26 +28,29 @@ class Canvas:
     alt: Any
     width: int
     theme: Theme
-    budget: int | None = None
-    limit: str = "budget"
-    """What the limit is called."""
+    budget: int | None
+    limit: str
+    """What the budget is called."""
 
     @classmethod
-    def of(cls, width: int, theme: Theme = LIGHT, budget: int | None = None, limit: str = "budget") -> Canvas:
-        """A canvas; an error that says what to install if there is no Altair."""
+    def of(cls, width: int, theme: Theme, budget: int | None, own: int | None = None, called: str = "budget") -> Canvas:
+        """A canvas; an error that says what to install if there is no Altair.
+
+        Without a budget, the chart's own limit is drawn, which is called this.
+        """
         try:
             import altair  # noqa: PLC0415
         except ImportError as error:
             raise missing_extra("altair", "report") from error
-        return cls(altair, width, theme, budget, limit)
+        return cls(altair, width, theme, *((own, called) if budget is None else (budget, "budget")))
 
     def rows(self, values: list[Row]) -> Any:
         """A chart of rows, without any mark."""
         return self.alt.Chart(self.alt.InlineData(values=values))
 
-    def text(self, values: list[Row], *, color: str = "", **mark: Any) -> Any:
+    def text(self, values: list[Row], **mark: Any) -> Any:
         """A chart that writes, in ink unless told otherwise."""
-        return self.rows(values).mark_text(**{"fontSize": 11, "color": color or self.theme.ink, "aria": False, **mark})
+        return self.rows(values).mark_text(**{"fontSize": 11, "color": self.theme.ink, "aria": False, **mark})
 
     def colour(self, field: str, colours: Mapping[str, str], *, legend: bool = True, **more: Any) -> Any:
         """A colour for each value of a field; the legend, if any, lies below and wraps."""

@@ -18,7 +18,7 @@ CHARACTER = 5.9
 LINE = 12.0
 CELL = 3.0
 # Sizes are digits, dots and spaces, narrower than names are.
-_DIGIT = 5.2
+DIGIT = 5.2
 # Thinner than this nobody sees a rectangle, and wonders what its memory is.
 _THINNEST = (1.0, 2.0)
 
@@ -77,11 +77,8 @@ class Boxes:
         """Where a plan's buffers lie in a frame; what lies outside has no width."""
         problem, offsets = plan.problem, plan.offsets.astype(np.float64)
         times = ((at - frame.first).astype(np.float64) * frame.step for at in (problem.lowers, problem.uppers))
-        return cls(
-            *(np.clip(edge, 0, frame.width) for edge in times),
-            offsets * frame.byte,
-            (offsets + problem.footprints) * frame.byte,
-        )
+        left, right = (np.clip(edge, 0, frame.width) for edge in times)
+        return cls(left, right, offsets * frame.byte, (offsets + problem.footprints) * frame.byte)
 
     def by_area(self) -> npt.NDArray[np.int64]:
         """Indices of the boxes that cover anything, largest first."""
@@ -156,7 +153,7 @@ def label(name: str, size: str, width: float, height: float) -> Label | None:
             return Label((f"{shorten_path(name, beside)} · {size}",), upright)
         if two:
             return Label((shorten_path(name, room), size), upright)
-    enough = len(size) * _DIGIT + 6
+    enough = len(size) * DIGIT + 6
     return next((Label((size,), upright, False) for along, _, upright in fitting if along >= enough), None)
 
 

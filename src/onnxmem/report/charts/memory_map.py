@@ -31,7 +31,6 @@ def memory_map(
     plan: Plan,
     *,
     title: str = "",
-    kinds: Sequence[str] | None = None,
     placement: Sequence[Document] | None = None,
     width: int = WIDTH,
     budget: int | None = None,
@@ -39,15 +38,14 @@ def memory_map(
 ) -> altair.VConcatChart:
     """Where does each buffer lie, and when? `title` names what was planned: "U-Net, depth-first order".
 
-    `kinds` (one per buffer) colours by kind; otherwise the buffers that make the peak stand out and the others are
-    shaded by size. `placement`: a document's rows, for shapes, producers and readers. Where the peak is too brief for
-    the names of its tensors, it is drawn once more, enlarged. Without a budget, the problem's capacity is drawn.
+    The buffers that make the peak stand out, the others are shaded by size. `placement`: a document's rows, for shapes,
+    producers and readers. Where the peak is too brief for the names of its tensors, it is drawn once more, enlarged.
+    Without a budget, the problem's capacity is drawn.
     """
-    capacity = plan.problem.capacity
-    canvas = Canvas.of(width, theme, capacity if budget is None else budget, "capacity" if budget is None else "budget")
+    canvas = Canvas.of(width, theme, budget, plan.problem.capacity, "capacity")
     about = buffers.details_of(plan, placement)
     parts = _Map(canvas, plan, about) if plan.peak else None
-    views = parts.views(kinds) if parts else [_message(canvas, plan.problem)]
+    views = parts.views() if parts else [_message(canvas, plan.problem)]
     chart = canvas.alt.vconcat(*views, spacing=10)
     drawn: altair.VConcatChart = canvas.finish(chart, title or "Memory map", summary(plan))
     if parts:
@@ -110,9 +108,9 @@ class _Map:
         self.factor, self.unit = unit_of(self.frame.top)
         self.memory = self.alt.Scale(domain=[0, self.frame.top / self.factor], nice=False)
 
-    def views(self, kinds: Sequence[str] | None) -> list[Any]:
+    def views(self) -> list[Any]:
         """The map, below it the strip of live bytes, and below that the peak enlarged if that is needed."""
-        grouping = buffers.by_size(self.plan) if kinds is None else buffers.by_kind(self.plan, kinds)
+        grouping = buffers.by_size(self.plan)
         at_peak = set(self.plan.problem.live_at(self.plan.problem.peak_step[0]))
         whole = _View(self, self.frame, grouping, at_peak)
         enlarged = None if whole.names_peak else self.enlarged(grouping, at_peak)
@@ -136,7 +134,8 @@ class _Map:
         return self.alt.Chart(self.alt.NamedData(name))
 
     def time(self, frame: Frame, axis: Any) -> Any:
-        return self.alt.X("x:Q", scale=self.alt.Scale(domain=[frame.first, frame.last], nice=False, zero=False), axis=axis)
+        scale = self.alt.Scale(domain=[frame.first, frame.last], nice=False, zero=False)
+        return self.alt.X("x:Q", scale=scale, axis=axis)
 
     def strip(self, enlarged: Frame | None) -> Any:
         """The sum of live sizes over time, and which part of it is drawn once more below."""
@@ -188,9 +187,9 @@ class _View:
         return self.alt.layer(*layers).properties(width=self.frame.width, height=self.frame.height)
 
     def rectangles(self) -> Any:
-        alt, grouping = self.alt, self.grouping
-        colours = alt.Scale(domain=list(grouping.colours), range=list(grouping.colours.values()))
-        legend = alt.Legend(title=grouping.title, orient="bottom", titleOrient="left", symbolType="square",
+        alt, of = self.alt, self.grouping.colours
+        colours = alt.Scale(domain=list(of), range=list(of.values()))
+        legend = alt.Legend(title="buffers", orient="bottom", titleOrient="left", symbolType="square",
                             columns=max(self.map.canvas.width // 150, 1))  # fmt: skip
         tooltip = [key for key in buffers.TOLD if any(key in row for row in self.rows)]
         return (

@@ -31,8 +31,8 @@ def peak_parts(
     size: inside where it fits, below the bar otherwise.
     """
     bars = document["bars"] if isinstance(document, Mapping) else document
-    given = [bar["budget_bytes"] for bar in bars if bar.get("budget_bytes")] if budget is None else [budget]
-    canvas = Canvas.of(width, theme, min(given, default=None))
+    budgets = [bar["budget_bytes"] for bar in bars if bar.get("budget_bytes")]
+    canvas = Canvas.of(width, theme, budget, min(budgets, default=None))
     alt = canvas.alt
     totals = [sum(max(part["bytes"], 0) for part in bar["parts"]) for bar in bars]
     # A whole pixel less than the width: the budget's line may be at the very end.

@@ -25,7 +25,7 @@ def scaling_chart(
     Takes `onnxmem.compare/1`, fresh or from a file. One size makes no curve: then there are bars.
     """
     title = title or "Peak memory against input size"
-    canvas = Canvas.of(width, theme, comparison.get("budget_bytes") if budget is None else budget)
+    canvas = Canvas.of(width, theme, budget, comparison.get("budget_bytes"))
     if not is_curve(comparison):
         bars: altair.LayerChart = canvas.finish(at_one_size(comparison, canvas), title)
         return bars

@@ -70,7 +70,7 @@ def terminal_map(
 
 
 def _named(about: Sequence[Document], at_peak: list[int], most: int, width: int) -> list[str]:
-    """The largest buffers at the peak by letter: size, name, last reader, each in a line; and how many there are more."""
+    """The largest buffers at the peak by letter, with size, name and last reader; and how many more there are."""
     shown = at_peak[: most if len(at_peak) <= most else max(most - 1, 0)]
     lines = []
     for letter, row in zip(_LETTERS, (about[index] for index in shown), strict=False):

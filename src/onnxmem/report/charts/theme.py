@@ -43,10 +43,10 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 PARTS = {
     "libraries": "#c9ced4",
     "weights": "#2b679b",
-    "packed copies": "#8fb3d3",
-    "arena": "#eaa458",
+    "packed copies": "#b5d3ee",
+    "arena": "#c98432",
     "outputs": "#8a4b08",
-    "heap": "#74bfa8",
+    "heap": "#8fd0bc",
     "stacks": "#7a4d70",
 }
 

@@ -28,7 +28,7 @@ def timeline_chart(
     under which it was measured is drawn.
     """
     limit = (document.get("memory_limit") or {}).get("bytes")
-    canvas = Canvas.of(width, theme, limit if budget is None else budget, "memory limit" if budget is None else "budget")
+    canvas = Canvas.of(width, theme, budget, limit, "memory limit")
     parts = _Timeline(canvas, document)
     chart = canvas.alt.vconcat(parts.over_time(), parts.by_phase(), spacing=30)
     drawn: altair.VConcatChart = canvas.finish(chart, title or document["model"], summary(document))
@@ -94,7 +94,8 @@ class _Timeline:
             return []
         middle, layers = longest["began_seconds"] + longest["seconds"] / 2, []
         for kind, colour in _COLOURS.items():
-            nearest = min((row for row in rows if row["kind"] == kind), key=lambda r: abs(r["x"] - middle), default=None)
+            of_kind = [row for row in rows if row["kind"] == kind]
+            nearest = min(of_kind, key=lambda row: abs(row["x"] - middle), default=None)
             if nearest and (nearest["y2"] - nearest["y"]) * self.factor / self.top * HEIGHT > LINE + 6:
                 at = {"x": middle, "y": (nearest["y"] + nearest["y2"]) / 2, "text": kind}
                 text = self.canvas.text([at], color=text_on(colour), baseline="middle")

@@ -67,6 +67,8 @@ def _note(name: str, step: Document, *, is_step: bool) -> list[Row]:
         return []
     freed = step["freed_bytes"] if is_step else 0
     text = format_bytes(rss)
-    if is_step:
-        text = f"−{format_bytes(freed)}" if freed >= _NOTHING else f"+{format_bytes(-freed)}" if freed < 0 else "nothing"
+    if is_step and freed < _NOTHING:
+        text = f"+{format_bytes(-freed)}" if freed < 0 else "nothing"
+    elif is_step:
+        text = f"−{format_bytes(freed)}"
     return [{"name": name, "x": rss + max(freed, 0), "text": text}]

@@ -26,7 +26,7 @@ def share_chart(
 
     It takes the document, so that a saved result is drawn as a fresh one is.
     """
-    canvas = Canvas.of(width, theme, document.get("budget_bytes") if budget is None else budget)
+    canvas = Canvas.of(width, theme, budget, document.get("budget_bytes"))
     head = title or f"{shorten(printable(document['model']), 60)}: memory of N workers"
     alt, lines = canvas.alt, _lines(document)
     counts = sorted({count for points in lines.values() for count, _ in points})
@@ -56,12 +56,13 @@ def share_chart(
     dashes = alt.Scale(domain=domain, range=[[*DASHES[k % 6]] for k in range(len(modes))] + [[2, 4]])
     shapes = alt.Scale(domain=domain, range=[SHAPES[k % 6] for k in range(len(modes))] + ["triangle-right"])
     place = {"x": x, "y": y, "color": canvas.colour("mode", colours, legend=False)}
+    dots = {"filled": True, "size": 65, "opacity": 1, "aria": False}
     layers = [
         canvas.rows(rows)
         .mark_line(strokeWidth=2.2, aria=False)
         .encode(**place, strokeDash=alt.StrokeDash("mode:N", scale=dashes, legend=None)),
         canvas.rows(rows)
-        .mark_point(filled=True, size=65, opacity=1, aria=False)
+        .mark_point(**dots)
         .encode(
             **place,
             shape=alt.Shape("mode:N", scale=shapes, legend=None),
@@ -72,7 +73,7 @@ def share_chart(
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
     for (value, mode), height in zip(ends, spread([v / top * HEIGHT for v, _ in ends], 16, HEIGHT), strict=True):
         at, shape = alt.value(HEIGHT - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
-        key = canvas.rows([{}]).mark_point(shape=shape, filled=True, size=65, color=colours[mode], opacity=1, aria=False)
+        key = canvas.rows([{}]).mark_point(shape=shape, color=colours[mode], **dots)
         text = canvas.text([{}], align="left", baseline="middle", dx=24, fontSize=12)
         layers.append(key.encode(x=alt.value(width + 16), y=at))
         layers.append(text.encode(x=alt.value(width), y=at, text=alt.value(f"{mode}  {format_bytes(value)}")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from onnxmem.report.report import Report
 
@@ -18,6 +19,7 @@ def render_json(report: Report) -> str:
             {
                 "heading": section.heading,
                 "summary": section.summary,
+                "actions": [asdict(action) for action in section.actions],
                 "story": list(section.story),
                 "notes": list(section.notes),
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onnxmem.report.report import Report, Section, Table
+from onnxmem.report.report import Action, Report, Section, Table
 
 _SHOWN = 12
 # All that could begin a heading, a list, a link, a picture, code, emphasis, a table cell or markup; what stands between
@@ -32,13 +32,15 @@ def escape(text: str) -> str:
 def _section(section: Section) -> list[str]:
     alarm = "**Attention:** " if section.alarm else ""
     lines = [f"## {escape(section.heading)}", "", f"{alarm}{escape(section.summary)}", ""]
-    for paragraph in section.story:
-        lines += [escape(paragraph), ""]
     if section.facts:
         rows = [(f.label, f.cell.text, f.cell.why or f.about) for f in section.facts]
         lines += ["| | | |", "|---|--:|---|"]
         lines += [f"| {escape(label)} | {escape(value)} | {escape(about)} |" for label, value, about in rows]
         lines.append("")
+    if section.actions:
+        lines += ["**Do this next**", "", *map(_action, section.actions), ""]
+    for paragraph in section.story:
+        lines += [escape(paragraph), ""]
     for table in section.tables:
         lines += _table(table)
     for chart in section.charts:
@@ -46,6 +48,11 @@ def _section(section: Section) -> list[str]:
     if section.notes:
         lines += [*(f"- {escape(note)}" for note in section.notes), ""]
     return lines
+
+
+def _action(action: Action) -> str:
+    saving = f": saves {action.saving}" if action.saving else ""
+    return f"1. {escape(action.text + saving)}" + (f" ({escape(action.command)})" if action.command else "")
 
 
 def _table(table: Table) -> list[str]:

@@ -14,7 +14,7 @@ for (const picture of document.querySelectorAll(".picture.map")) {
   const search = make("input", tools, { type: "search", placeholder: "find a tensor", ariaLabel: "Find a tensor on the map" });
   const button = (label, title, onclick) => make("button", tools, { type: "button", textContent: label, title, ariaLabel: title, onclick });
   const found = make("output", tools, { className: "found" });
-  const about = make("pre", tools, { className: "about", hidden: true, ariaLive: "polite" });
+  const about = make("pre", tools, { className: "tensor", hidden: true, ariaLive: "polite" });
 
   const zoom = (factor, x = whole.x + whole.width / 2, y = whole.y + whole.height / 2) => {
     const scale = Math.min(Math.max(whole.width * factor, width / 40), width) / whole.width;

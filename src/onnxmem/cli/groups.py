@@ -1,0 +1,38 @@
+"""Options that come in groups: a dataclass is one parameter of a verb, and each of its fields an option."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+
+def spread(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb as Typer can read it: fields of dataclasses among its parameters are parameters of their own."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    hints = typing.get_type_hints(verb, include_extras=True)
+    for name, parameter in inspect.signature(verb).parameters.items():
+        kind = hints[name]
+        if not is_dataclass(kind):
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind))
+            continue
+        groups[name] = kind
+        own = typing.get_type_hints(kind, include_extras=True)
+        parameters += [
+            inspect.Parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=own[each.name])
+            for each in fields(kind)
+        ]
+
+    @functools.wraps(verb)
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+        verb(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

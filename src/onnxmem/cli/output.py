@@ -1,0 +1,158 @@
+"""Where a result goes: checked before the work, written and printed after it, in one way for all verbs."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onnxmem.cli.console import progress
+from onnxmem.errors import OnnxmemError, UsageError, check_extra
+
+Document = Mapping[str, Any]
+
+_REPORTS = (".json", ".html", ".md", ".txt")
+_DRAWN = (".svg", ".png", ".html")
+"""What holds pictures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What to do with a result besides printing it."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the result: .json as data, .html, .md or .txt as a report."
+        ),
+    ] = None
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the result as a page, too: one file.")
+    ] = None
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False
+
+    def check(self, *reads: Path | None, table: bool = False) -> None:
+        """Can all of it be written? Asked before any work is done; `reads` are files that must stay as they are.
+
+        `table`: `-o` may also be a CSV.
+        """
+        wanted = self._wanted(table)
+        for path, suffixes in wanted:
+            check_writable(path, suffixes, reads)
+            if path.suffix.lower() in _DRAWN:
+                check_extra("report")
+        if len({path.resolve() for path, _ in wanted}) < len(wanted):
+            raise UsageError("two outputs have the same name", hint="choose another name for one of them")
+
+    def _wanted(self, table: bool) -> list[tuple[Path, tuple[str, ...]]]:
+        """The files to write, each with the endings it may have."""
+        reports = (".csv", *_REPORTS) if table else _REPORTS
+        named = ((self.output, reports), (self.html, (".html",)))
+        return [(path, suffixes) for path, suffixes in named if path is not None]
+
+    def show(self, document: Document, text: Any, *, table: Callable[[Path], None] | None = None) -> None:
+        """Write and print a result."""
+        for path in (self.output, self.html):
+            if path is not None:
+                _write(document, path, table)
+        if self.json:
+            print_json(document)
+        else:
+            print_text(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnOutput(Output):
+    """The same for results that have a picture."""
+
+    picture: Annotated[
+        Path | None, typer.Option(metavar="PICTURE.svg|.png|.html", help="Write the result's main picture.")
+    ] = None
+
+    def _wanted(self, table: bool) -> list[tuple[Path, tuple[str, ...]]]:
+        return [*super()._wanted(table), *([(self.picture, _DRAWN)] if self.picture is not None else [])]
+
+    def draw(self, chart: Callable[[], Any]) -> None:
+        """Write the picture, if one is wanted."""
+        if self.picture is not None:
+            from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
+
+            with progress("drawing"):
+                save_chart(chart(), self.picture)
+
+
+def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | None] = ()) -> None:
+    """Raise UsageError unless this file can be written, and is none of those that are read."""
+    allowed = tuple(suffixes)
+    if allowed and path.suffix.lower() not in allowed:
+        raise UsageError(f"cannot write '{path.name}': there is no such format", hint=f"end it in {', '.join(allowed)}")
+    if path.is_dir():
+        raise UsageError(f"cannot write '{path}': it is a folder", hint="name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
+    for read in reads:
+        if read is not None and path.exists() and any(file.exists() and path.samefile(file) for file in _files(read)):
+            raise UsageError(f"'{path}' is read by this command, and would be overwritten", hint="choose another name")
+    try:
+        # Tried, not asked: permissions are only one of the reasons why it may not work.
+        tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.").close()
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
+
+
+def _files(path: Path) -> Iterable[Path]:
+    """All files that a model, a package or another file is made of."""
+    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
+
+    yield path
+    if path.suffix in (".onnx", ".ort") or path.is_dir():
+        with suppress(OnnxmemError):  # whoever reads it will say what is wrong
+            yield from read_signature(path).files
+
+
+def _write(document: Document, path: Path, table: Callable[[Path], None] | None) -> None:
+    from onnxmem import files  # noqa: PLC0415
+    from onnxmem.report.build import make_report  # noqa: PLC0415
+    from onnxmem.report.save import save_report  # noqa: PLC0415
+
+    kind = path.suffix.lower()
+    if kind == ".csv" and table is not None:
+        table(path)
+    elif kind == ".json":
+        files.write_text(path, to_json(document))
+    else:
+        with progress("writing the report"):
+            save_report(make_report([document]), path)
+
+
+def to_json(document: Document) -> str:
+    """A document as text."""
+    return jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def print_json(document: Document) -> None:
+    """One JSON document on stdout."""
+    typer.echo(to_json(document), nl=False)
+
+
+def print_text(renderable: Any) -> None:
+    """A rich table or text on stdout: coloured on a terminal, plain elsewhere."""
+    from rich.console import Console  # noqa: PLC0415
+
+    # Names in models are text: "[/]" would end a style and ":smile:" become a picture if Rich were to read them.
+    console = Console(highlight=False, markup=False, emoji=False)
+    # Files and pipes have no width of their own: do not fold long names there.
+    console.width = console.width if console.is_terminal else max(console.width, 100)
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    # Tables fill their last column with blanks.
+    typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
