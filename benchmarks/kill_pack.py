@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from onnxmem import InferenceSession, verify, zoo
+from onnxmem import InferenceSession, verify_package, zoo
 
 CODE = "import sys; from onnxmem import pack; pack(*sys.argv[1:3], force=True)"
 
@@ -53,7 +53,7 @@ def main() -> None:
                 child.wait()
                 killed += 1
             if target.exists():
-                verify(target)
+                verify_package(target)
                 assert np.array_equal(InferenceSession(target).run(None, {"x": x})[0], expected), "it is wrong"
                 kept += 1
             else:

@@ -49,7 +49,7 @@ def greedy():
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("onnxscript") is None,
-    reason="needs PyTorch: pip install 'onnxmem[torch]'",
+    reason="needs PyTorch: pip install onnxscript safetensors torch",
 )
 
 

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 # Each room may import from those before it, and from itself; late imports count like any other.
 LAYERS = [
     {"errors", "unknown", "_native"},
-    {"units"},
+    {"units", "deadline"},
     {"files", "folders", "documents", "process", "progress"},
     {"environment"},
     {"result"},
@@ -58,9 +59,22 @@ def test_the_public_names_are_there_and_sorted() -> None:
     assert list(onnxmem.__all__) == sorted(onnxmem.__all__, key=lambda name: (not name.isupper(), name))
     for name in onnxmem.__all__:
         assert getattr(onnxmem, name) is not None
-    assert set(dir(onnxmem)) == set(onnxmem.__all__)
+    assert set(dir(onnxmem)) == {*onnxmem.__all__, "__version__"}
+    assert onnxmem.__version__ == version("onnxmem")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = onnxmem.nonsense
+        _ = onnxmem.nonsense  # type: ignore[attr-defined]
+    names: dict[str, object] = {}
+    exec("from onnxmem import *", names)
+    assert names.keys() >= set(onnxmem.__all__)
+
+
+def test_type_checkers_see_what_is_there() -> None:
+    """The stub names each thing's home: every one of them exists, once, and is exported under its own name."""
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    exported = [alias.asname for node in imports for alias in node.names]
+    assert sorted(map(str, exported)) == sorted(onnxmem.__all__)
+    assert all(alias.asname == alias.name for node in imports for alias in node.names)
 
 
 def test_the_package_that_is_tested_is_the_installed_one() -> None:

@@ -33,9 +33,9 @@ def _orders() -> tuple[str, ...]:
 
 
 def _strategies() -> tuple[str, ...]:
-    from onnxmem.placement.strategies import OPTIONAL, STRATEGIES  # noqa: PLC0415
+    from onnxmem.placement.strategies import JOINT, OPTIONAL, STRATEGIES  # noqa: PLC0415
 
-    return STRATEGIES + OPTIONAL
+    return (*STRATEGIES, *OPTIONAL, JOINT)
 
 
 complete_mode, complete_order, complete_strategy = map(_complete, (_modes, _orders, _strategies))
@@ -84,9 +84,10 @@ Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
 ]
 MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")]
-TimeLimit = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="Stop after this long, all in all.")
-]
+_TIME_LIMIT = typer.Option("--time-limit", metavar="SECONDS", help="How long all of it may take.")
+TimeLimit = Annotated[float, _TIME_LIMIT]
+NoTimeLimit = Annotated[float | None, _TIME_LIMIT]
+"""For verbs that are done soon: there is none unless it is given."""
 Alignment = Annotated[
     int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
 ]
@@ -163,17 +164,12 @@ class Graph:
         bool, typer.Option("--count-inputs", help="Count the tensors that the caller feeds, too.")
     ] = False
 
-    def question(self, model: Path, alignment: int | None, time_limit: float) -> Question:
+    def question(self, model: Path, alignment: int | None, time_limit: float, seed: int = 0) -> Question:
         """As the library's question."""
-        from onnxmem.errors import UsageError  # noqa: PLC0415
         from onnxmem.model.bindings import read_feed_shapes  # noqa: PLC0415
-        from onnxmem.schedule.orders import check_order_name  # noqa: PLC0415
         from onnxmem.schedule.scheduled import ALIGNMENT, Question  # noqa: PLC0415
         from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 
-        check_order_name(self.order)
-        if alignment is not None and alignment < 1:
-            raise UsageError(f"alignment must be at least 1, not {alignment}")
         fed = read_feed_shapes(self.inputs) if self.inputs else {}
         return Question(
             shapes={**fed, **parse.parse_shapes(self.shape, model)},
@@ -184,23 +180,16 @@ class Graph:
             order=self.order,
             rules=Rules(alias=self.alias, in_place=self.in_place, inputs=self.count_inputs),
             alignment=ALIGNMENT if alignment is None else alignment,
-            search_time_limit=time_limit,
+            time_limit=time_limit,
+            seed=seed,
         )
 
 
 def mode_for(mode: str | None, model: Path) -> str:
     """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
-    from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
-    from onnxmem.session.modes import FORMS, check_mode  # noqa: PLC0415
+    from onnxmem.session.modes import check_mode  # noqa: PLC0415
     from onnxmem.session.package import is_package, open_package  # noqa: PLC0415
 
     if mode is None and is_package(model):
         return open_package(model).manifest.mode
-    chosen = check_mode(mode or "stock", model)
-    if chosen.form in ("external", "prepacked") and model.is_file() and len(read_signature(model).files) == 1:
-        raise UsageError(
-            f"mode '{chosen.name}' needs {FORMS[chosen.form]}, and '{model.name}' holds its weights itself",
-            hint=f"make one: onnxmem pack {model.name} --mode {chosen.name} -o FOLDER",
-        )
-    return chosen.name
+    return check_mode(mode or "stock", model).name

@@ -65,8 +65,7 @@ def pack(
     from onnxmem.packing.pack import pack as write  # noqa: PLC0415
     from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
     from onnxmem.report.packages import package_document, package_text  # noqa: PLC0415
-    from onnxmem.session.package import open_package  # noqa: PLC0415
-    from onnxmem.session.package import verify as read_all  # noqa: PLC0415
+    from onnxmem.session.package import open_package, verify_package  # noqa: PLC0415
 
     if output == Path():
         raise UsageError("say where the package is: -o FOLDER")
@@ -89,7 +88,7 @@ def pack(
                 done += count
                 step(Progress(output.name, done, total, "bytes"))
 
-            package, what = read_all(output, read), "verified"
+            package, what = verify_package(output, read), "verified"
         elif repack:
             package, what = (
                 write_again(

@@ -47,7 +47,7 @@ def try_order(lives: Lives, size: Size) -> list[WhatIf]:
         model = Model.open(path)
         peaks = []
         for order in ("ort-default", "best"):
-            question = Question(shapes=shapes, dims={}, order=order, search_time_limit=_SEARCH)
+            question = Question(shapes=shapes, order=order, time_limit=_SEARCH)
             peaks.append(schedule(model, question).problem.peak_step[1])
     except OnnxmemError:
         return []  # advice is extra: that a model cannot be estimated is no reason not to compare it

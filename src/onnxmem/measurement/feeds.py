@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxmem.documents import Record
 from onnxmem.errors import UsageError
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Input, Signature
@@ -24,16 +25,28 @@ GENERATED = (*_FLOATS, *_INTEGERS, "bool", "string")
 """Types that inputs can be generated for."""
 
 
-@dataclass(frozen=True)
-class Fed:
+class ArrayType(NamedTuple):
+    """An array without its numbers."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Dims(NamedTuple):
+    """The open dimensions of a model."""
+
+    given: Mapping[str, int]
+    """Those the caller decided."""
+    assumed: Mapping[str, int]
+    """Those the caller left open, and the numbers used for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fed(Record):
     """What a model was fed, in words: the arrays themselves may be large."""
 
-    inputs: Mapping[str, tuple[str, tuple[int, ...]]]
-    """Type and shape by input."""
-    given: Mapping[str, int]
-    """Dimensions the caller decided."""
-    assumed: Mapping[str, int]
-    """Dimensions the caller left open, and the numbers used for them."""
+    inputs: Mapping[str, ArrayType]
+    dims: Dims
     generated: Mapping[str, str]
     """What generated inputs hold; empty if the caller gave the arrays."""
 
@@ -49,8 +62,8 @@ class Feeds:
 
     def described(self) -> Fed:
         """The same without the arrays."""
-        inputs = {name: (str(array.dtype), array.shape) for name, array in self.arrays.items()}
-        return Fed(inputs, self.given, self.assumed, self.generated)
+        inputs = {name: ArrayType(str(array.dtype), array.shape) for name, array in self.arrays.items()}
+        return Fed(inputs=inputs, dims=Dims(self.given, self.assumed), generated=self.generated)
 
     def save(self, folder: Path) -> list[tuple[str, str]]:
         """Write each array to a file of its own; names may hold anything, so the files are numbered."""

@@ -112,7 +112,7 @@ class Measurement(Shown):
                 name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in self.fed.inputs.items()
             },
             "generated": dict(self.fed.generated),
-            "dims": {"given": dict(self.fed.given), "assumed": dict(self.fed.assumed)},
+            "dims": {"given": dict(self.fed.dims.given), "assumed": dict(self.fed.dims.assumed)},
             "outputs": {name: list(shape) for name, shape in trial.output_shapes.items()},
             "verdict": {"kind": trial.verdict.kind, "phase": trial.verdict.phase, "message": trial.verdict.message},
             "phases": [self._phase(phase) for phase in trial.phases],

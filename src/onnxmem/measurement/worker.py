@@ -187,12 +187,16 @@ class Worker:
     def planned(self) -> dict[str, Any]:
         """What the plan took, and how runs were served; or why there was none."""
         memory = self.session.memory
+
+        def number(value: Any) -> int | None:
+            return value if isinstance(value, int) else None  # Unknown: there was no plan
+
         return {
             "loaded_mode": self.session.loaded_mode,
             "reason": memory.reason or None,
-            "arena_bytes": memory.arena_bytes,
-            "plan_bytes": memory.plan_bytes,
-            "lower_bound_bytes": memory.bound_bytes,
+            "arena_bytes": number(memory.arena_bytes),
+            "plan_bytes": number(memory.plan_bytes),
+            "lower_bound_bytes": number(memory.bound_bytes),
             "runs_recorded": memory.runs_recorded,
             "runs_replayed": memory.runs_replayed,
             "runs_deviated": memory.runs_deviated,

@@ -51,7 +51,7 @@ class Recording:
 def record_nodes(model: Path, settings: LoadSettings, feeds: SavedFeeds, *, timeout: float) -> Recording:
     """Record one run, and once more with the profiler on."""
     said = _ask({"what": "nodes"}, model, settings, feeds, timeout)
-    return Recording(Trace.of(said["trace"]), tuple(said["ran"]), said["scratch"])
+    return Recording(Trace.from_document(said["trace"]), tuple(said["ran"]), said["scratch"])
 
 
 def record_plan(

@@ -8,7 +8,7 @@ from onnxmem.errors import PlanError
 from onnxmem.placement.plan import Plan
 
 
-def validate(plan: Plan) -> None:
+def validate_plan(plan: Plan) -> None:
     """Raise PlanError unless every offset is aligned and no two live buffers overlap."""
     problem = plan.problem
     rows = list(zip(problem, plan.offsets.tolist(), strict=True))

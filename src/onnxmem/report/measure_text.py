@@ -52,8 +52,8 @@ def _heading(measurement: Measurement) -> list[RenderableType]:
         lines.append(Text(f"input {printable(name)}  {size}  {dtype}, {what}"))
     if len(fed.inputs) > 4:
         lines.append(f"… and {len(fed.inputs) - 4} more inputs")
-    if fed.assumed:
-        assumed = ", ".join(f"{printable(name)}={number}" for name, number in fed.assumed.items())
+    if fed.dims.assumed:
+        assumed = ", ".join(f"{printable(name)}={number}" for name, number in fed.dims.assumed.items())
         lines.append(Text(f"assumed {assumed}; set with --dim or --shape", style="yellow"))
     if measurement.planned and measurement.planned["reason"]:
         lines.append(Text(printable(how_planned(measurement.planned)), style="yellow"))
@@ -111,7 +111,7 @@ def _summary(measurement: Measurement) -> Table:
         if measurement.verdict.ok or isinstance(took, int):
             table.add_row(name, _size(took), what)
     planned = measurement.planned
-    if planned and not planned["reason"]:
+    if planned and planned["plan_bytes"] is not None:
         table.add_row("its plan takes", format_bytes(planned["plan_bytes"]), how_planned(planned))
     if measurement.latency is not None:
         low, high = min(measurement.latencies), max(measurement.latencies)

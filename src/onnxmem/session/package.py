@@ -1,7 +1,7 @@
 """What is a package? A folder with an optimized model, its weights ready to be mapped, and a manifest that says for
 which ONNX Runtime and CPU, made from what, and with which hashes.
 
-Opening one reads the manifest and looks at sizes; `verify` reads every byte.
+Opening one reads the manifest and looks at sizes; `verify_package` reads every byte.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def open_package(folder: Path) -> Package:
     return package
 
 
-def verify(folder: Path | str, on_bytes: OnBytes | None = None) -> Package:
+def verify_package(folder: Path | str, on_bytes: OnBytes | None = None) -> Package:
     """Is every byte of this package what was written? Raises the reason if it is not."""
     package = open_package(Path(folder))
     for file in package.manifest.files:

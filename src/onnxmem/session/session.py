@@ -25,10 +25,12 @@ from onnxmem.session.modes import (
 )
 from onnxmem.session.options import WATCHED, applied, apply, entries
 from onnxmem.session.package import WEIGHTS, Package, open_package
+from onnxmem.session.planning import PlanningOptions
 from onnxmem.session.prefault import prefault
 from onnxmem.session.trim import trim
+from onnxmem.unknown import Unknown
 
-if TYPE_CHECKING:  # what plans is imported where something is planned: it would count as memory of all others
+if TYPE_CHECKING:  # the planner is imported where something is planned: it would count as memory of all others
     from onnxmem.session.memory import SessionMemory
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
@@ -36,7 +38,7 @@ if TYPE_CHECKING:  # what plans is imported where something is planned: it would
 
 _PLANNED = "planned"
 _WARNED: set[str] = set()
-"""Reasons for not planning that were told already: once per process is enough."""
+"""Reasons for not planning that were given already: once per process is enough."""
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -86,20 +88,19 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._to_be_planned = _is_planned(mode)
         if plans is None and self.package and self._to_be_planned:
             plans = self.package.plans()
-        planning: dict[str, Any] = {
-            "arena": arena,
-            "plans": None if plans is None else list(plans),
-            "max_plans": max_plans,
-            "plan_seconds": plan_seconds,
-            "trim_after": trim_after,
-            "huge_pages": huge_pages,
-            "debug": debug,
-        }
-        self._planning = {name: value for name, value in planning.items() if value is not None}
+        self._planning = PlanningOptions(
+            arena=arena,
+            plans=plans,
+            max_plans=max_plans,
+            plan_seconds=plan_seconds,
+            trim_after=trim_after,
+            huge_pages=huge_pages,
+            debug=debug,
+        )
         self._planner: Planner | None = None
         self._unplanned = "" if self._to_be_planned else f"mode '{mode}' does not plan"
-        if self._planning and not self._to_be_planned:
-            raise UsageError(f"{min(self._planning)}= is for planned runs, and {self._unplanned}")
+        if self._planning.given and not self._to_be_planned:
+            raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
         if self.package:
             self.package.check_here(onnxruntime.__version__)
             providers = _only_cpu(providers, self.package)
@@ -152,7 +153,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
 
         if self._planner is None:
-            return SessionMemory(self._unplanned or "the session was released")
+            reason = self._unplanned or "the session was released"
+            none = Unknown(reason)
+            return SessionMemory(reason=reason, arena_bytes=none, plan_bytes=none, bound_bytes=none)
         return self._planner.memory
 
     @property
@@ -205,11 +208,11 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             with applied(self._options, self._settings, {}):
                 self._unplanned = planned.why_unplannable(self._options, providers)
             if not self._unplanned:
-                planner = planned.Planner(**self._planning)
+                planner = planned.Planner(self._planning)
                 while_made.enter_context(planned.made_for_plans(self._options))
                 return planner
         except ImportError as error:
-            self._unplanned = f"what plans cannot be loaded: {error}"
+            self._unplanned = f"the planner cannot be imported: {error}"
         except RuntimeUnsupported as error:
             self._unplanned = str(error)
         if self._unplanned not in _WARNED:

@@ -151,15 +151,17 @@ class Gathering:
         assert load is not None
         reading, files = self._seen[member.pid]
         return Worker(
-            reading,
-            files,
-            load.seconds,
-            load.growth,
-            _anon_peak(member.trial, load),
-            _anon_growth(member.trial, load),
-            member.trial.first_run or 0.0,
-            member.trial.latencies,
-            ",".join(sorted(set(member.trial.outputs))),
+            pss=reading.pss,
+            uss=reading.uss,
+            anon=reading.anon,
+            model_pss=files,
+            load_seconds=load.seconds,
+            load_peak=load.growth,
+            load_peak_anon=_anon_peak(member.trial, load),
+            loaded_anon=_anon_growth(member.trial, load),
+            first_run=member.trial.first_run or 0.0,
+            latencies=member.trial.latencies,
+            outputs=",".join(sorted(set(member.trial.outputs))),
         )
 
 

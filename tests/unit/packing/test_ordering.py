@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxmem import InferenceSession, pack, repack, verify
+from onnxmem import InferenceSession, pack, repack, verify_package
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.packing import ordering as order
 from onnxmem.session.package import PLANS, Package
@@ -154,13 +154,13 @@ def test_damaged_plans_are_noticed(source: Path, tmp_path: Path) -> None:
     assert len(package.plans()) == 1
     path = tmp_path / "p" / PLANS
     path.write_text(path.read_text().replace("1", "2", 1))
-    for look in (lambda: verify(tmp_path / "p"), package.plans):
+    for look in (lambda: verify_package(tmp_path / "p"), package.plans):
         with pytest.raises(ModelError, match=r"plans\.json' is damaged"):
             look()
 
 
 def test_a_package_without_plans_has_none(packed: Path) -> None:
-    assert verify(packed).plans() == []
+    assert verify_package(packed).plans() == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxmem import InferenceSession, pack, repack, verify
+from onnxmem import InferenceSession, pack, repack, verify_package
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.packing.blobs import ALIGNMENT, align, blobs_of
 from onnxmem.packing.pack import PACKABLE
@@ -194,8 +194,8 @@ def test_a_kill_leaves_nothing_or_a_whole_package(chain: Path, tmp_path: Path) -
             child.send_signal(signal.SIGKILL)
         child.wait()
         if target.exists():
-            verify(target)
+            verify_package(target)
         assert sum(name.startswith(".p.partial-") for name in os.listdir(tmp_path)) <= 1, number
     pack(chain, tmp_path / "p", force=True)
     assert os.listdir(tmp_path) == ["p"]
-    verify(tmp_path / "p")
+    verify_package(tmp_path / "p")

@@ -13,7 +13,7 @@ from benchmarks.placement_instances import cut_rectangle, random_buffers
 from onnxmem._native import placement
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Int64Array, Problem
-from onnxmem.placement.validate import validate
+from onnxmem.placement.validate import validate_plan
 from tests.unit.placement import reference
 
 
@@ -39,7 +39,7 @@ def test_greedy_with_an_index_places_like_the_reference() -> None:
     offsets, _ = placement.place_in_order(*columns(problem), order, False, math.inf)
     small = random_buffers(400, 0, alive=30)
     assert offsets is not None
-    validate(Plan(problem, offsets))
+    validate_plan(Plan(problem, offsets))
     # The first 4,096 buffers go into a list, more into a tree: put a small problem among far-away others.
     far = [Buffer(f"far {i}", 10**9 + i, 10**9 + i + 1, 1) for i in range(4100)]
     padded = Problem.of([*small, *far])
@@ -73,7 +73,7 @@ def test_search_knows_what_fits(problem: Problem, seed: int, lanes: int) -> None
         assert verdict == ("fits" if capacity >= smallest else "impossible")
         if offsets is not None:
             plan = Plan(problem, offsets)
-            validate(plan)
+            validate_plan(plan)
             assert plan.peak <= capacity
 
 
@@ -85,7 +85,7 @@ def test_search_solves_puzzles_without_waste(seed: int, trim: float) -> None:
     verdict, offsets, _ = placement.search(*columns(problem), problem.capacity, 60.0, 0, 2)
     assert verdict == "fits" and offsets is not None
     plan = Plan(problem, offsets)
-    validate(plan)
+    validate_plan(plan)
     assert plan.fits
 
 

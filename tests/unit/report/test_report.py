@@ -259,10 +259,10 @@ def test_nothing_but_drawings_is_embedded() -> None:
 
 
 def test_notebooks_show_results_as_reports() -> None:
-    from onnxmem import Model, Question, estimate  # noqa: PLC0415
+    from onnxmem import Model, estimate, plan  # noqa: PLC0415
 
-    result = estimate(Model.of(build("unet", channels=4), "<b>U-Net"), Question(shapes={}, dims={}))
-    for shown in (result, result.best):
+    model = Model.of(build("unet", channels=4), "<b>U-Net")
+    for shown in (estimate(model), plan(model)):
         first, second = (shown._repr_html_() for _ in range(2))
         assert first and second and "<html" not in first and "<svg" in first and "<b>U" not in first
         ids = [re.findall(r'\bid="([^"]+)"', text) for text in (first, second)]
@@ -282,6 +282,6 @@ def test_timelines_of_one_model_have_one_scale() -> None:
 
 def test_a_share_of_several_modes_says_how_latencies_were_compared() -> None:
     document = samples.share()
-    modes = [{**group, "latency_of_stock": 1.0} for group in document["modes"]]
-    notes = make_report([{**document, "modes": modes}]).sections[-1].notes
+    paired = [{"mode": mode, "of_baseline": 1.0} for mode in ("stock", document["model"])]
+    notes = make_report([{**document, "latency": paired}]).sections[-1].notes
     assert any("not ratio of the medians" in note for note in notes)

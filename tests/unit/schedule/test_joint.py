@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from benchmarks.synthetic import cells, nas_cells, random_dag, unet, workload_of
 from onnxmem.errors import PlanError
 from onnxmem.placement.strategies import solve
-from onnxmem.placement.validate import validate
+from onnxmem.placement.validate import validate_plan
 from onnxmem.schedule.joint import order_and_place
 from onnxmem.schedule.search import best_order
 from onnxmem.schedule.workload import Workload, obeys_glue, peak, to_problem
@@ -38,7 +38,7 @@ def test_the_program_places_what_it_orders(workload: Workload) -> None:
     result = order_and_place(workload, workers=1)
     assert result.optimal
     assert result.plan is not None
-    validate(result.plan)
+    validate_plan(result.plan)
     searched = best_order(workload)
     assert searched.peak <= peak(workload, result.order) <= result.peak
     assert result.peak <= solve(to_problem(workload, searched.order)).peak

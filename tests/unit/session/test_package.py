@@ -11,7 +11,7 @@ import pytest
 
 from onnxmem.errors import ModelError, OnnxmemError, RuntimeUnsupported, UsageError
 from onnxmem.session.cpu import Cpu, this_cpu
-from onnxmem.session.package import MANIFEST, Manifest, Package, open_package, verify
+from onnxmem.session.package import MANIFEST, Manifest, Package, open_package, verify_package
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def copy(packed: Path, tmp_path: Path) -> Path:
 
 
 def test_it_tells_what_it_is(packed: Path) -> None:
-    made = verify(packed).manifest
+    made = verify_package(packed).manifest
     assert made.mode == "prepacked"
     assert [file.name for file in made.files] == ["model.onnx", "weights.bin"]
     assert made.weights.raw == made.weights.packed == 4 * 512 * 512 * 4
@@ -46,7 +46,7 @@ def test_a_flipped_byte_of_a_file_is_noticed(copy: Path, name: str) -> None:
     (copy / name).write_bytes(bytes(content))
     open_package(copy)  # which looks at sizes only
     with pytest.raises(ModelError, match=rf"{name}' is damaged"):
-        verify(copy)
+        verify_package(copy)
 
 
 def test_a_short_or_missing_file_is_noticed_on_opening(copy: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from onnxmem.errors import BudgetExceeded, OnnxmemError, PlanError, UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Problem
-from onnxmem.placement.validate import validate
+from onnxmem.placement.validate import validate_plan
 from onnxmem.units import format_bytes
 
 Strategy = Callable[..., Plan]
@@ -20,6 +20,8 @@ Strategy = Callable[..., Plan]
 STRATEGIES = ("naive", "greedy_by_size", "greedy_by_breadth", "first_fit", "best_fit", "best")
 # Known by name, but not part of "all": it needs an extra, and takes what time it is given.
 OPTIONAL = ("cp_sat",)
+JOINT = "model"
+"""MODeL chooses the order of a model's nodes, too: `onnxmem.schedule.joint`. It is no strategy for a problem alone."""
 
 
 def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
@@ -47,7 +49,7 @@ def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
     seconds = time.perf_counter() - started
     if not isinstance(plan, Plan) or plan.problem is not problem:
         raise PlanError(f"strategy '{strategy}' did not return a Plan of the problem it was given")
-    validate(plan)
+    validate_plan(plan)
     return replace(plan, strategy=strategy, seconds=seconds)
 
 
@@ -58,10 +60,15 @@ def find(name: str) -> Strategy:
         module, attribute = f"{__name__}.{plain}", "plan"
     elif ":" in name:
         module, _, attribute = name.partition(":")
+    elif name == JOINT:
+        raise UsageError(
+            f"strategy '{JOINT}' chooses the order of a model's nodes, too: there is none to choose here",
+            hint=f"onnxmem plan MODEL.onnx --strategy {JOINT}; for a given order or problem: best or cp_sat",
+        )
     else:
         raise UsageError(
             f"there is no strategy '{name}'",
-            hint=f"known: {', '.join(STRATEGIES + OPTIONAL)}; or your own as package.module:function",
+            hint=f"known: {', '.join((*STRATEGIES, *OPTIONAL, JOINT))}; or your own as package.module:function",
         )
     try:
         found = getattr(importlib.import_module(module), attribute)

@@ -98,10 +98,10 @@ def summary(document: Document) -> list[str]:
     groups = document["modes"]
     largest = max((group["workers"] for group in groups), default=0)
     last = {group["mode"]: group for group in groups if group["workers"] == largest}
-    baseline = next((mode for mode in last if mode in ("stock", "ort")), None)
+    baseline = document.get("baseline")
     parts = [f"weights {format_bytes(document['weights_bytes'])}"]
     for mode in ("prepacked", "ort-mapped"):
-        if mode in last and (ratio := last[mode].get("of_stock")):
+        if mode in last and (ratio := last[mode].get("of_baseline")):
             parts.append(f"{largest} workers {mode}: {ratio:.2f}× {baseline}")
     return ["; ".join([*parts, "floor: one copy of the weights + the smallest workers"])]
 
