@@ -71,7 +71,8 @@ def demo(
         drawn: list[Path] = []
         try:
             check_extra("report")
-            save_chart(memory_map(placed, title=result.about.title), picture)
+            rows = results[0]["activations"]["placement"]
+            save_chart(memory_map(placed, title=result.about.title, placement=rows), picture)
             save_report(report, page)
             drawn = [picture, page]
         except MissingDependency as error:
