@@ -31,8 +31,8 @@ def mib(value: object) -> str:
     return f"{value / MIB:.0f}" if isinstance(value, int) else "–"
 
 
-def ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def ratio(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else "–"
 
 
 def four_workers(name: str, folder: Path, shapes: dict[str, tuple[int, ...]], **options: Any) -> None:
@@ -43,16 +43,15 @@ def four_workers(name: str, folder: Path, shapes: dict[str, tuple[int, ...]], **
     print(f"\n### {name}, {mib(result.weights_bytes)} MiB of weights, 4 workers\n")
     print("| mode | total PSS, MiB | of stock | of floor | private each, MiB | latency of stock | outputs |")
     print("|---|---|---|---|---|---|---|")
-    for group in result.groups:
-        same = "equal" if result.same_outputs(group) else "last bits differ"
+    for each, latency in zip(result.modes, result.latencies, strict=True):
         cells = (
-            group.mode,
-            mib(group.total_pss),
-            ratio(result.of_stock(group)),
-            ratio(result.of_floor(group)),
-            mib(group.worker_uss),
-            ratio(result.latency_of_stock(group.mode)),
-            same,
+            each.mode,
+            mib(each.total_pss),
+            ratio(each.of_baseline),
+            ratio(each.of_floor),
+            mib(each.worker_uss),
+            ratio(latency.of_baseline),
+            "equal" if each.same_outputs is True else "last bits differ",
         )
         print(f"| {' | '.join(cells)} |", flush=True)
 
@@ -78,15 +77,15 @@ def ort(folder: Path) -> None:
     print(
         "| mode | load peak of file | private of file | load, s | latency of ort | outputs |\n|---|---|---|---|---|---|"
     )
-    for group in result.groups:
-        peak, private = group.load_peak, group.load_peak_anon
+    for each, latency in zip(result.modes, result.latencies, strict=True):
+        peak, private = each.load_peak, each.load_peak_anon
         cells = (
-            group.mode,
+            each.mode,
             ratio(peak / result.file_bytes if isinstance(peak, int) else None),
             ratio(private / result.file_bytes if isinstance(private, int) else None),
-            f"{group.load_seconds:.2f}",
-            ratio(result.latency_of_stock(group.mode)),
-            "equal" if result.same_outputs(group) else "last bits differ",
+            ratio(each.load_seconds),
+            ratio(latency.of_baseline),
+            "equal" if each.same_outputs is True else "last bits differ",
         )
         print(f"| {' | '.join(cells)} |", flush=True)
 

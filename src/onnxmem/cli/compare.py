@@ -10,7 +10,7 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
-from onnxmem.progress import Progress
+from onnxmem.errors import EXTRAS, missing_extra
 
 
 def compare(
@@ -109,13 +109,19 @@ def compare(
             tolerance=tolerance,
             headroom=headroom / 100,
             advice=advice,
-            on_life=lambda stage: step(Progress(stage)),
+            on_progress=step,
         )
     if has_figures(result):
         output.draw(lambda: scaling_chart(result.document()))
     output.show(result.document(), compare_text(result))
     for failed in result.results:
         if failed.failure is not None:
-            tell(f"{failed.name}: {failed.failure}")
+            tell(f"{failed.name}: {failed.failure}", _install_hint(failed.failure))
     if not result.ok:
         raise typer.Exit(3)
+
+
+def _install_hint(failure: str) -> str:
+    """What to install, if that is what a candidate lacks: its process could only say so in words."""
+    needs = ((extra, f"'{package}', which is not installed") for extra in EXTRAS for package in EXTRAS[extra].values())
+    return next((missing_extra("", extra).hint for extra, words in needs if words in failure), "")

@@ -9,8 +9,8 @@ import typer
 
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
+from onnxmem.cli.limit import lift
 from onnxmem.cli.output import DrawnOutput
-from onnxmem.progress import Progress
 
 
 def share(
@@ -56,7 +56,7 @@ def share(
             iterations=iterations,
             cold=cold,
             on_hold=_wait if hold else None,
-            on_stage=lambda stage: step(Progress(stage)),
+            on_progress=step,
             **keywords,
             runs=runs,
             threads=threads,
@@ -69,5 +69,6 @@ def share(
 
 
 def _wait(pids: tuple[int, ...]) -> None:
+    lift()
     tell(f"alive: {' '.join(map(str, pids))}; press Enter to end them")
     sys.stdin.readline()

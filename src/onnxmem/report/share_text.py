@@ -8,9 +8,7 @@ from rich.text import Text
 
 from onnxmem.report.charts.layout import printable
 from onnxmem.report.sections.share import PAIRED
-from onnxmem.session.modes import find_mode
-from onnxmem.sharing.sharing import Group as Workers
-from onnxmem.sharing.sharing import Sharing
+from onnxmem.sharing.sharing import ModeFigures, Sharing
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Bytes, Unknown
 
@@ -18,7 +16,7 @@ from onnxmem.unknown import Bytes, Unknown
 def share_text(sharing: Sharing) -> RenderableType:
     """What `onnxmem share` prints."""
     shapes = ", ".join(
-        f"{printable(name)} {'×'.join(map(str, array.shape))}" for name, array in sharing.feeds.arrays.items()
+        f"{printable(name)} {'×'.join(map(str, given.shape))}" for name, given in sharing.fed.inputs.items()
     )
     parts: list[RenderableType] = [
         Text.assemble(
@@ -26,91 +24,68 @@ def share_text(sharing: Sharing) -> RenderableType:
             f"  file {format_bytes(sharing.file_bytes)}, weights {format_bytes(sharing.weights_bytes)}, {shapes}",
         )
     ]
-    for count in dict.fromkeys(group.count for group in sharing.groups):
-        groups = [group for group in sharing.groups if group.count == count]
-        parts += ["", _memory(sharing, count, groups)]
+    for count in dict.fromkeys(each.workers for each in sharing.modes):
+        parts += ["", _memory(sharing, count, [each for each in sharing.modes if each.workers == count])]
     parts += ["", _loading(sharing)]
-    if len({g.mode for g in sharing.groups if sharing.latency_of_stock(g.mode) is not None}) > 1:
-        parts.append(Text(PAIRED, style="dim"))
+    if sum(each.of_baseline is not None for each in sharing.latencies) > 1:
+        parts.append(Text(f"Latency of {sharing.baseline}'s: {PAIRED}", style="dim"))
     failures = [f"{group.mode}: {failure}" for group in sharing.groups for failure in group.failures]
     parts += [Text(failure, style="red") for failure in failures]
     parts += ["", *_advice(sharing)]
     return Group(*parts)
 
 
-def _memory(sharing: Sharing, count: int, groups: list[Workers]) -> Table:
+def _memory(sharing: Sharing, count: int, modes: list[ModeFigures]) -> Table:
     title = f"{count} worker{'s' if count > 1 else ''}"
     floor = sharing.floor(count)
     if isinstance(floor, int):
         title += f"; floor {format_bytes(floor)}: one copy of the weights + the smallest workers"
-    table = _table(title, "mode", "total PSS", "of stock", "of floor", "each USS", "each anon", "files", "outputs")
-    for group in groups:
-        same = sharing.same_outputs(group)
+    base = f"of {sharing.baseline or 'stock'}"
+    table = _table(title, "mode", "total PSS", base, "of floor", "each USS", "each anon", "files", "outputs")
+    for each in modes:
+        same = each.same_outputs
         table.add_row(
-            group.mode,
-            _size(group.total_pss),
-            _ratio(sharing.of_stock(group)),
-            _ratio(sharing.of_floor(group)),
-            _size(group.worker_uss),
-            _size(group.worker_anon),
-            _size(group.model_pss),
-            "–" if same is None else "equal" if same else "last bits",
+            each.mode,
+            _size(each.total_pss),
+            _ratio(each.of_baseline),
+            _ratio(each.of_floor),
+            _size(each.worker_uss),
+            _size(each.worker_anon),
+            _size(each.model_pss),
+            "–" if isinstance(same, Unknown) else "equal" if same else "differ",
         )
     return table
 
 
 def _loading(sharing: Sharing) -> Table:
     title = "One worker: loading, and running in turns with the other modes"
+    base = f"of {sharing.baseline or 'stock'}"
     table = _table(
-        title, "mode", "load", "cold", "load peak", "of file", "private", "first run", "cold", "latency", "of stock"
+        title, "mode", "load", "cold", "load peak", "of file", "private", "first run", "cold", "latency", base
     )
-    for mode, group in _first(sharing).items():
-        peak = group.load_peak
+    for latency in sharing.latencies:
+        # The fewer there are, the less one's loading is another's.
+        each = min((each for each in sharing.modes if each.mode == latency.mode), key=lambda each: each.workers)
+        peak = each.load_peak
         table.add_row(
-            mode,
-            _seconds(group.load_seconds),
-            _seconds(group.cold.load_seconds),
+            each.mode,
+            _seconds(each.load_seconds),
+            _seconds(each.load_cold_seconds),
             _size(peak),
             _ratio(peak / sharing.file_bytes) if isinstance(peak, int) else "–",
-            _size(group.load_peak_anon),
-            _seconds(group.first_run),
-            _seconds(group.cold.first_run),
-            _seconds(sharing.latency(mode)),
-            _ratio(sharing.latency_of_stock(mode)),
+            _size(each.load_peak_anon),
+            _seconds(each.first_run),
+            _seconds(each.first_run_cold),
+            _seconds(latency.median),
+            _ratio(latency.of_baseline),
         )
     return table
 
 
-def _first(sharing: Sharing) -> dict[str, Workers]:
-    """Each mode's smallest group: the fewer there are, the less one's loading is another's."""
-    found: dict[str, Workers] = {}
-    for group in sorted(sharing.groups, key=lambda group: group.count):
-        found.setdefault(group.mode, group)
-    return {group.mode: found[group.mode] for group in sharing.groups}
-
-
 def _advice(sharing: Sharing) -> list[RenderableType]:
-    """Which of the measured modes to take: the least memory with stock's outputs, and the least of all."""
-    largest = max(group.count for group in sharing.groups)
-    known = [
-        (total, group.mode)
-        for group in sharing.groups
-        if group.count == largest and isinstance(total := group.total_pss, int)
+    return [
+        Text(f"{each.text} Trade-off: {each.trade_off}. Avoid if {each.avoid_if}.") for each in sharing.recommendations
     ]
-    exact = [(total, mode) for total, mode in known if find_mode(mode).exact]
-    lines: list[RenderableType] = []
-    if exact:
-        total, mode = min(exact)
-        lines.append(Text.assemble("Take ", (mode, "bold"), f": the least memory with stock's outputs. {_why(mode)}"))
-    if known and (not exact or min(known) < min(exact)):
-        total, mode = min(known)
-        lines.append(Text.assemble((mode, "bold"), f" takes the least of all. {_why(mode)}"))
-    return lines
-
-
-def _why(name: str) -> str:
-    mode = find_mode(name)
-    return f"Its price: {mode.costs}. Not if {mode.avoid}."
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -124,8 +99,8 @@ def _size(value: Bytes) -> str:
     return "–" if isinstance(value, Unknown) else format_bytes(value)
 
 
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}×"
+def _ratio(value: float | Unknown | None) -> str:
+    return f"{value:.2f}×" if isinstance(value, float) else "–"
 
 
 def _seconds(value: float | Unknown | None) -> str:

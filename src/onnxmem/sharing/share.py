@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import tempfile
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
-from typing import Any
 
-from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, UsageError
+from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
 from onnxmem.measurement.feeds import make_feeds
+from onnxmem.measurement.measure import worker_task
+from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
 from onnxmem.packing.contents import describe_weights
+from onnxmem.progress import OnProgress, Progress
 from onnxmem.session.modes import Mode, Setting, check_version, find_mode
 from onnxmem.session.package import is_package, open_package
 from onnxmem.sharing.gather import Gathering, OnHold
-from onnxmem.sharing.sharing import Cold, Group, Sharing, Worker
+from onnxmem.sharing.sharing import BASELINES, Cold, Group, Latency, Sharing, Worker
 from onnxmem.unknown import Unknown
 
 ONNX_MODES = ("stock", "external", "mapped", "prepacked")
 ORT_MODES = ("ort", "ort-mapped", "ort-mapped-packed")
-OnStage = Callable[[str], None]
 
 # Runs in a row before it is another's turn.
 _STREAK = 2
 _FOREVER = 1e6
-_NOT_ASKED = Cold(Unknown("it was not asked for"), Unknown("it was not asked for"))
+_NOT_ASKED = Unknown("it was not asked for")
 
 
 @dataclass(frozen=True)
@@ -42,54 +44,76 @@ class _Files:
 
 
 def share(
-    model: Path | str,
+    model: str | PathLike[str],
     workers: Sequence[int] = (1, 2, 4),
     modes: Sequence[str] | None = None,
     *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    inputs: str | PathLike[str] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    runs: int = 10,
+    threads: int | None = None,
+    options: Mapping[str, Setting] | None = None,
+    config: Mapping[str, str] | None = None,
+    timeout: float = 600.0,
     iterations: int = 1,
     cold: bool = True,
     on_hold: OnHold | None = None,
-    on_stage: OnStage | None = None,
-    **settings: Any,
+    on_progress: OnProgress | None = None,
 ) -> Sharing:
     """Measure N processes of a model together: `share("model.onnx", workers=(1, 4), modes=("stock", "prepacked"))`.
 
-    `settings` are the fields of a Scenario: shapes, dims, inputs, threads … and `runs`, the number of rounds in which
-    the modes take turns to be timed. With more `iterations` every group is made again and rounds are added. With
-    `cold`, one more process of each mode loads with the page cache emptied of the model. `on_hold(pids)` is called
-    while a group is alive.
+    `runs` is the number of rounds in which the modes take turns to be timed. With more `iterations` every group is
+    made again and rounds are added. With `cold`, one more process of each mode loads with the page cache emptied of
+    the model. `on_hold(pids)` is called while a group is alive.
     """
     source = Path(model)
-    scenario = Scenario(source, **settings)
+    scenario = Scenario(
+        model=source,
+        shapes=shapes or {},
+        dims=dims or {},
+        inputs=None if inputs is None else Path(inputs),
+        ranges=ranges or {},
+        seed=seed,
+        runs=runs,
+        threads=threads,
+        options=options or {},
+        config=config or {},
+        timeout=timeout,
+    )
     counts = _counts(workers)
     if iterations < 1:
         raise UsageError(f"iterations must be at least 1; it is {iterations}")
     chosen = _modes(source, modes)
-    say = on_stage or (lambda _: None)
+
+    def say(stage: str) -> None:
+        if on_progress:
+            on_progress(Progress(stage))
+
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
         lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, saved, scenario, say)
-        colds = {mode.name: lab.cold(mode) if cold else _NOT_ASKED for mode in chosen}
-        groups = [Group(mode.name, count, (), colds[mode.name]) for count in counts for mode in chosen]
+        colds = {mode.name: lab.cold(mode, wanted=cold) for mode in chosen}
+        groups = [Group(mode=mode.name, count=n, cold=colds[mode.name]) for n in counts for mode in chosen]
         for number in range(iterations):
             again = f", {number + 1} of {iterations}" if iterations > 1 else ""
             groups = [group if group.failures else lab.gather(group, again, on_hold) for group in groups]
         latencies = lab.race(chosen, iterations)
         weights = _weights_bytes(forms, signature)
     return Sharing(
-        source.name,
-        signature.file_size,
-        weights,
-        scenario.threads,
-        scenario.runs,
-        feeds,
-        tuple(groups),
-        latencies,
-        read_environment(),
+        model=source.name,
+        file_bytes=signature.file_size,
+        weights_bytes=weights,
+        threads=scenario.threads,
+        runs=scenario.runs,
+        fed=feeds.described(),
+        groups=tuple(groups),
+        latencies=latencies,
     )
 
 
@@ -108,10 +132,10 @@ def _modes(source: Path, names: Sequence[str] | None) -> tuple[Mode, ...]:
             names = ORT_MODES if source.suffix == ".ort" else ONNX_MODES
     import onnxruntime  # noqa: PLC0415
 
-    found = tuple(find_mode(name) for name in dict.fromkeys(names))
-    for mode in found:
+    chosen = tuple(find_mode(name) for name in dict.fromkeys(names))
+    for mode in chosen:
         check_version(mode, onnxruntime.__version__)
-    return found
+    return chosen
 
 
 def _form(mode: Mode, source: Path) -> str:
@@ -120,12 +144,12 @@ def _form(mode: Mode, source: Path) -> str:
 
 
 def _prepare(
-    source: Path, signature: Signature, modes: Sequence[Mode], folder: Path, say: OnStage
+    source: Path, signature: Signature, modes: Sequence[Mode], folder: Path, say: Callable[[str], None]
 ) -> dict[str, _Files]:
     """The model in every form that a mode needs."""
     forms = {}
     package = open_package(source) if is_package(source) else None
-    original = Path(package.manifest.source_path) if package else source
+    original = Path(package.manifest.source.path) if package else source
     for form in dict.fromkeys(_form(mode, source) for mode in modes):
         if package and form in (package.mode.form, "external"):
             forms[form] = _Files(source, package.files, {})
@@ -147,67 +171,71 @@ class _Lab:
     """What is measured, one question each."""
 
     def __init__(
-        self, files: Mapping[str, _Files], feeds: list[tuple[str, str]], scenario: Scenario, say: OnStage
+        self, files: Mapping[str, _Files], feeds: SavedFeeds, scenario: Scenario, say: Callable[[str], None]
     ) -> None:
         self._files, self._feeds, self._scenario, self._say = files, feeds, scenario, say
 
-    def cold(self, mode: Mode) -> Cold:
+    def cold(self, mode: Mode, *, wanted: bool) -> Cold:
         """How long do loading and the first run take if the files have to come from the disk?"""
+        if not wanted:
+            return Cold(load_seconds=_NOT_ASKED, first_run=_NOT_ASKED)
         self._say(f"{mode.name}: loading with a cold cache")
         kept = drop(self._files[mode.name].files)
         if kept:
-            return Cold(kept, kept)
-        found = Gathering([self._task(mode)], self._scenario.timeout).run()[0]
-        return (
-            Cold(Unknown(found), Unknown(found))
-            if isinstance(found, str)
-            else Cold(found.load_seconds, found.first_run)
-        )
+            return Cold(load_seconds=kept, first_run=kept)
+        result = Gathering([self._task(mode)], self._scenario.timeout).run()[0]
+        if isinstance(result, str):
+            return Cold(load_seconds=Unknown(result), first_run=Unknown(result))
+        return Cold(load_seconds=result.load_seconds, first_run=result.first_run)
 
     def gather(self, group: Group, again: str, on_hold: OnHold | None) -> Group:
         """The group with one more repetition."""
         self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
         # Workers wait for each other, and for whoever looks at them, as long as it takes.
         timeout = self._scenario.timeout * group.count if on_hold is None else _FOREVER
-        found = Gathering([self._task(find_mode(group.mode))] * group.count, timeout).run(on_hold)
-        failures = tuple(worker for worker in found if isinstance(worker, str))
+        results = Gathering([self._task(find_mode(group.mode))] * group.count, timeout).run(on_hold)
+        failures = tuple(worker for worker in results if isinstance(worker, str))
         if failures:
             return replace(group, failures=failures)
-        return replace(group, rounds=(*group.rounds, tuple(w for w in found if isinstance(w, Worker))))
+        return replace(group, rounds=(*group.rounds, tuple(w for w in results if isinstance(w, Worker))))
 
-    def race(self, modes: Sequence[Mode], iterations: int) -> dict[str, tuple[float, ...] | Unknown]:
+    def race(self, modes: Sequence[Mode], iterations: int) -> tuple[Latency, ...]:
         """The seconds of each run: one worker of each mode, all alive, taking turns."""
         self._say("latency: all modes take turns")
         rounds = self._scenario.runs * iterations
         tasks = [self._task(mode, rounds=rounds) for mode in modes]
-        found = Gathering(tasks, self._scenario.timeout * len(modes)).run()
-        return {
+        results = Gathering(tasks, self._scenario.timeout * len(modes)).run()
+        seconds = {
             mode.name: Unknown(worker) if isinstance(worker, str) else worker.latencies
-            for mode, worker in zip(modes, found, strict=True)
+            for mode, worker in zip(modes, results, strict=True)
         }
+        base = next((seconds[mode.name] for mode in modes if mode.name in BASELINES), _NOT_ASKED)
+        return tuple(Latency(mode=name, seconds=own, of_baseline=_paired(own, base)) for name, own in seconds.items())
 
-    def _task(self, mode: Mode, rounds: int = 1) -> tuple[dict[str, Any], tuple[Path, ...]]:
-        form, scenario = self._files[mode.name], self._scenario
-        task = {
-            "model": str(form.model),
-            "feeds": self._feeds,
-            "mode": mode.name,
+    def _task(self, mode: Mode, rounds: int = 1) -> tuple[Task, tuple[Path, ...]]:
+        form = self._files[mode.name]
+        task = worker_task(self._scenario, self._feeds)._replace(
+            model=str(form.model),
+            mode=mode.name,
             # The second run takes more than the first, where there is a memory pattern; from then on nothing changes.
-            "runs": _STREAK,
-            "rounds": rounds,
-            "threads": scenario.threads,
-            "options": {**form.options, **scenario.options},
-            "config": dict(scenario.config),
-            "profile": False,
-        }
+            runs=_STREAK,
+            rounds=rounds,
+            options={**form.options, **self._scenario.options},
+        )
         return task, form.files
+
+
+def _paired(own: tuple[float, ...] | Unknown, base: tuple[float, ...] | Unknown) -> float | None:
+    if isinstance(own, Unknown) or isinstance(base, Unknown):
+        return None
+    return statistics.median(one / other for one, other in zip(own, base, strict=True))
 
 
 def _weights_bytes(forms: dict[str, _Files], signature: Signature) -> int:
     """One copy of the weights, as they are used."""
     for form in ("external", "prepacked"):
         if form in forms:
-            found = forms[form].model
-            model = open_package(found).model if is_package(found) else found
+            path = forms[form].model
+            model = open_package(path).model if is_package(path) else path
             return describe_weights(model)[0].used
     return signature.file_size

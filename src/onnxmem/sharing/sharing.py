@@ -1,105 +1,81 @@
-"""The result of sharing: immutable, and the same as versioned JSON."""
+"""The result of sharing: what was measured of every worker, and the figures of each mode that follow from it."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
-from onnxmem.environment import Environment
-from onnxmem.measurement.feeds import Feeds
-from onnxmem.measurement.probes import Reading
-from onnxmem.result import Shown
+from onnxmem.documents import Record, inlined, stored
+from onnxmem.measurement.feeds import Fed
+from onnxmem.result import Result
 from onnxmem.session.modes import find_mode
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.sharing.recommendation import Choice, Recommendation, recommend
+from onnxmem.unknown import Bytes, Unknown, combine, known, subtract
 
-SCHEMA = "onnxmem.share/1"
+BASELINES = ("stock", "ort")
+"""How ONNX Runtime loads a file if nobody says otherwise."""
 
 
-@dataclass(frozen=True)
-class Worker:
+@dataclass(frozen=True, kw_only=True)
+class Worker(Record):
     """One of the processes, while all of them were alive, idle, and had run the model."""
 
-    reading: Reading
-    model_pss: Bytes
+    pss: Bytes = stored("pss_bytes")
+    uss: Bytes = stored("uss_bytes")
+    anon: Bytes = stored("anon_bytes")
+    model_pss: Bytes = stored("model_files_pss_bytes")
     """Its part of the model's files in memory."""
     load_seconds: float
-    load_peak: Bytes
+    load_peak: Bytes = stored("load_peak_bytes")
     """Peak RSS while loading − RSS before it."""
-    load_peak_anon: Bytes
+    load_peak_anon: Bytes = stored("load_peak_anon_bytes")
     """The same without files: what was private at most. Sampled."""
-    loaded_anon: Bytes
+    loaded_anon: Bytes = stored("loaded_anon_bytes")
     """How much anonymous memory it had after loading − before it."""
-    first_run: float
-    latencies: tuple[float, ...]
+    first_run: float = stored("first_run_seconds")
+    latencies: tuple[float, ...] = stored("latencies_seconds")
     """Of its steady runs."""
-    outputs: str
+    outputs: str = stored("outputs_sha256")
 
 
-@dataclass(frozen=True)
-class Cold:
+@dataclass(frozen=True, kw_only=True)
+class Cold(Record):
     """One more process, that found none of the model's files in memory."""
 
     load_seconds: float | Unknown
-    first_run: float | Unknown
+    first_run: float | Unknown = stored("first_run_seconds")
 
 
-@dataclass(frozen=True)
-class Group:
+@dataclass(frozen=True, kw_only=True)
+class Group(Record):
     """All workers of one mode at once, perhaps several times over."""
 
     mode: str
-    count: int
-    rounds: tuple[tuple[Worker, ...], ...]
+    count: int = stored("workers")
+    rounds: tuple[tuple[Worker, ...], ...] = ()
     """The workers of each repetition."""
     cold: Cold
     failures: tuple[str, ...] = ()
 
     @property
-    def total_pss(self) -> Bytes:
-        """What the workers take together: the sum of PSS, in the median repetition."""
-        return self._over_rounds(lambda worker: worker.reading.pss, sum)
+    def workers(self) -> tuple[Worker, ...]:
+        """Those of all repetitions."""
+        return tuple(worker for workers in self.rounds for worker in workers)
 
-    @property
-    def model_pss(self) -> Bytes:
-        """What of the model's files is in memory, each page once."""
-        return self._over_rounds(lambda worker: worker.model_pss, sum)
+    def figure(self, name: str, together: Callable[[Iterable[int]], float]) -> Bytes:
+        """A figure of the workers: put together in each repetition, then the median repetition."""
+        if self.failures:
+            return Unknown(self.failures[0])
+        totals = [combine(lambda *values: together(values), *(getattr(w, name) for w in ws)) for ws in self.rounds]
+        return combine(lambda *values: int(statistics.median(values)), *totals)
 
-    @property
-    def worker_uss(self) -> Bytes:
-        """What one worker has for itself: what one more would cost."""
-        return self._over_rounds(lambda worker: worker.reading.uss, statistics.median)
-
-    @property
-    def worker_anon(self) -> Bytes:
-        """What one worker has in heap and arenas."""
-        return self._over_rounds(lambda worker: worker.reading.anon, statistics.median)
-
-    @property
-    def load_peak(self) -> Bytes:
-        """The most that loading took on top, in any worker."""
-        return self._over_rounds(lambda worker: worker.load_peak, max)
-
-    @property
-    def load_peak_anon(self) -> Bytes:
-        """The same without files."""
-        return self._over_rounds(lambda worker: worker.load_peak_anon, max)
-
-    @property
-    def loaded_anon(self) -> Bytes:
-        """What loading has left in heap and arenas of one worker."""
-        return self._over_rounds(lambda worker: worker.loaded_anon, statistics.median)
-
-    @property
-    def load_seconds(self) -> float | None:
-        """The median, with the files in memory."""
-        return self._median([worker.load_seconds for worker in self.workers])
-
-    @property
-    def first_run(self) -> float | None:
-        """The median of first runs, in which mapped weights are touched."""
-        return self._median([worker.first_run for worker in self.workers])
+    def median(self, values: Iterable[float]) -> float | Unknown:
+        """The median of the values."""
+        values = list(values)
+        return statistics.median(values) if values else Unknown((*self.failures, "no worker ran to the end")[0])
 
     @property
     def outputs(self) -> str | Unknown:
@@ -109,139 +85,145 @@ class Group:
             return hashes.pop()
         return Unknown("the workers computed different outputs" if hashes else "no worker ran to the end")
 
+
+@dataclass(frozen=True, kw_only=True)
+class Latency(Record):
+    """How long a mode's runs take: one worker of each mode, all alive, running in turns."""
+
+    mode: str
+    seconds: tuple[float, ...] | Unknown = stored("samples_seconds")
+    of_baseline: float | None
+    """The median of the ratios in each turn: whatever slows the machine in a turn slows both."""
+
     @property
-    def workers(self) -> tuple[Worker, ...]:
-        """Those of all repetitions."""
-        return tuple(worker for workers in self.rounds for worker in workers)
+    def median(self) -> float | Unknown:
+        """The median run."""
+        return combine(statistics.median, self.seconds)
 
-    def _over_rounds(self, take: Any, combine: Any) -> Bytes:
-        if self.failures:
-            return Unknown(self.failures[0])
-        totals = []
-        for workers in self.rounds:
-            values = [take(worker) for worker in workers]
-            unknown = next((value for value in values if isinstance(value, Unknown)), None)
-            if unknown:
-                return unknown
-            totals.append(combine(values))
-        return int(statistics.median(totals))
-
-    @staticmethod
-    def _median(values: Sequence[float]) -> float | None:
-        return statistics.median(values) if values else None
+    def derived(self) -> Mapping[str, Any]:
+        return {"latency_seconds": self.median}
 
 
-@dataclass(frozen=True)
-class Sharing(Shown):
+@dataclass(frozen=True, kw_only=True)
+class ModeFigures(Record):
+    """What one number of workers of one mode takes."""
+
+    mode: str
+    workers: int
+    total_pss: Bytes = stored("total_pss_bytes")
+    """What the workers take together: the sum of PSS, in the median repetition."""
+    worker_uss: Bytes = stored("per_worker_uss_bytes")
+    """What one worker has for itself: what one more would cost."""
+    worker_anon: Bytes = stored("per_worker_anon_bytes")
+    """What one worker has in heap and arenas."""
+    model_pss: Bytes = stored("model_files_pss_bytes")
+    """What of the model's files is in memory, each page once."""
+    floor: Bytes = stored("floor_bytes")
+    of_floor: float | Unknown
+    of_baseline: float | Unknown
+    """Total PSS in terms of the baseline's with as many workers."""
+    load_peak: Bytes = stored("load_peak_bytes")
+    """The most that loading took on top, in any worker."""
+    load_peak_anon: Bytes = stored("load_peak_anon_bytes")
+    loaded_anon: Bytes = stored("loaded_anon_bytes")
+    """What loading has left in heap and arenas of one worker."""
+    load_seconds: float | Unknown
+    load_cold_seconds: float | Unknown
+    first_run: float | Unknown = stored("first_run_seconds")
+    """The median of first runs, in which mapped weights are touched."""
+    first_run_cold: float | Unknown = stored("first_run_cold_seconds")
+    latency: float | Unknown = stored("latency_seconds")
+    """The median steady run of these workers, which take turns. How modes compare is in `Sharing.latencies`."""
+    outputs: str | Unknown = stored("outputs_sha256")
+    same_outputs: bool | Unknown = stored("outputs_equal_baseline")
+    """Whether its outputs are the baseline's, bit for bit."""
+    iterations: int
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing(Result):
     """Modes × numbers of workers, measured in one go."""
+
+    SCHEMA: ClassVar[str] = "onnxmem.share/1"
 
     model: str
     file_bytes: int
     weights_bytes: int
     threads: int | None
     runs: int
-    feeds: Feeds
+    fed: Fed = inlined()
     groups: tuple[Group, ...]
-    latencies: Mapping[str, tuple[float, ...] | Unknown]
-    """Seconds of each run of one worker of each mode; round by round, the modes took turns."""
-    environment: Environment
+    latencies: tuple[Latency, ...] = stored("latency")
+
+    @property
+    def baseline(self) -> str | None:
+        """The mode that others are compared with."""
+        return next((group.mode for group in self.groups if group.mode in BASELINES), None)
+
+    @cached_property
+    def modes(self) -> tuple[ModeFigures, ...]:
+        """The figures of each group."""
+        return tuple(map(self._figures, self.groups))
+
+    @property
+    def recommendations(self) -> tuple[Recommendation, ...]:
+        """Which of the measured modes to use: the least memory with equal outputs, then the least of all if lower."""
+        most = max((group.count for group in self.groups), default=0)
+        choices = [
+            Choice(each.mode, each.workers, each.total_pss, each.same_outputs is True)
+            for each in self.modes
+            if each.workers == most and isinstance(each.total_pss, int)
+        ]
+        return recommend(choices, self.baseline)
+
+    def derived(self) -> Mapping[str, Any]:
+        return {"baseline": self.baseline, "modes": self.modes, "recommendations": self.recommendations}
 
     def floor(self, count: int) -> Bytes:
         """The least that `count` workers could take: one copy of the weights + what the smallest has beside them.
 
-        Workers whose weights are all in files tell it. What they have beside is the interpreter, the runtime and what
-        the model computes; a page of a library that they share counts once, and so does one of the weights. Weights
-        that no run has touched, as most rows of an embedding table, are not in memory and do not count.
+        Workers whose weights are all in files tell how much of these is in memory: weights that no run has touched,
+        as most rows of an embedding table, do not count. What workers have beside the model's files is the
+        interpreter, the runtime and what the model computes. What was measured to take less is the floor itself.
         """
-        files, beside = [self.weights_bytes], []
-        for group in self.groups:
-            if group.count == count and find_mode(group.mode).shared:
-                total, resident = group.total_pss, group.model_pss
-                if isinstance(total, int) and isinstance(resident, int):
-                    files.append(resident)
-                    beside.append(total - resident)
-        if not beside:
+        groups = [group for group in self.groups if group.count == count]
+        files = known(group.figure("model_pss", sum) for group in groups if find_mode(group.mode).shared)
+        totals = known(group.figure("pss", sum) for group in groups)
+        beside = known(subtract(group.figure("pss", sum), group.figure("model_pss", sum)) for group in groups)
+        if not files or not beside:
             shared = "prepacked, mapped or ort-mapped"
             return Unknown(f"no mode that leaves all weights in files ({shared}) was measured with {count} workers")
-        return min(files) + min(beside)
+        return min(*totals, min(self.weights_bytes, *files) + min(beside))
 
-    def of_floor(self, group: Group) -> float | None:
-        """How many times the floor a group takes."""
-        floor, total = self.floor(group.count), group.total_pss
-        return total / floor if isinstance(floor, int) and isinstance(total, int) else None
+    def _figures(self, group: Group) -> ModeFigures:
+        total, floor = group.figure("pss", sum), self.floor(group.count)
+        missing = Unknown("no mode is the baseline")
+        base = next((g for g in self.groups if g.mode == self.baseline and g.count == group.count), None)
+        return ModeFigures(
+            mode=group.mode,
+            workers=group.count,
+            total_pss=total,
+            worker_uss=group.figure("uss", statistics.median),
+            worker_anon=group.figure("anon", statistics.median),
+            model_pss=group.figure("model_pss", sum),
+            floor=floor,
+            of_floor=combine(_ratio, total, floor),
+            of_baseline=combine(_ratio, total, base.figure("pss", sum) if base else missing),
+            load_peak=group.figure("load_peak", max),
+            load_peak_anon=group.figure("load_peak_anon", max),
+            loaded_anon=group.figure("loaded_anon", statistics.median),
+            load_seconds=group.median(worker.load_seconds for worker in group.workers),
+            load_cold_seconds=group.cold.load_seconds,
+            first_run=group.median(worker.first_run for worker in group.workers),
+            first_run_cold=group.cold.first_run,
+            latency=group.median(seconds for worker in group.workers for seconds in worker.latencies),
+            outputs=group.outputs,
+            same_outputs=combine(str.__eq__, group.outputs, base.outputs if base else missing),
+            iterations=len(group.rounds),
+            failures=group.failures,
+        )
 
-    def of_stock(self, group: Group) -> float | None:
-        """A group's total PSS in terms of stock's with as many workers."""
-        stock = next((g.total_pss for g in self.groups if g.count == group.count and g.mode == self.baseline), None)
-        total = group.total_pss
-        return total / stock if isinstance(total, int) and isinstance(stock, int) else None
 
-    @property
-    def baseline(self) -> str | None:
-        """The mode that others are compared with: the way ONNX Runtime loads if nobody says otherwise."""
-        return next((group.mode for group in self.groups if group.mode in ("stock", "ort")), None)
-
-    def latency(self, mode: str) -> float | Unknown:
-        """The median run of a mode."""
-        found = self.latencies[mode]
-        return found if isinstance(found, Unknown) else statistics.median(found)
-
-    def latency_of_stock(self, mode: str) -> float | None:
-        """A mode's latency in terms of stock's: the median of the ratios of runs that followed each other."""
-        ours, theirs = self.latencies[mode], self.latencies.get(self.baseline or "")
-        if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
-            return None
-        return statistics.median(own / stock for own, stock in zip(ours, theirs, strict=True))
-
-    def same_outputs(self, group: Group) -> bool | None:
-        """Whether its outputs are stock's, bit for bit."""
-        stock = next((g.outputs for g in self.groups if g.mode == self.baseline), None)
-        return None if not isinstance(stock, str) or not isinstance(group.outputs, str) else group.outputs == stock
-
-    def document(self) -> dict[str, Any]:
-        """`onnxmem.share/1`: bytes as integers, seconds as floats, null with a reason where nothing is known."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "file_bytes": self.file_bytes,
-            "weights_bytes": self.weights_bytes,
-            "threads": self.threads,
-            "runs": self.runs,
-            "inputs": {
-                name: {"dtype": str(array.dtype), "shape": list(array.shape)}
-                for name, array in self.feeds.arrays.items()
-            },
-            "dims": {"given": dict(self.feeds.given), "assumed": dict(self.feeds.assumed)},
-            "modes": [self._group(group) for group in self.groups],
-            "environment": self.environment.document(),
-        }
-
-    def _group(self, group: Group) -> dict[str, Any]:
-        values = {
-            "total_pss_bytes": group.total_pss,
-            "per_worker_uss_bytes": group.worker_uss,
-            "per_worker_anon_bytes": group.worker_anon,
-            "model_files_pss_bytes": group.model_pss,
-            "floor_bytes": self.floor(group.count),
-            "load_peak_bytes": group.load_peak,
-            "load_peak_anon_bytes": group.load_peak_anon,
-            "loaded_anon_bytes": group.loaded_anon,
-            "load_seconds": group.load_seconds,
-            "load_cold_seconds": group.cold.load_seconds,
-            "first_run_seconds": group.first_run,
-            "first_run_cold_seconds": group.cold.first_run,
-            "latency_seconds": self.latency(group.mode),
-            "outputs_sha256": group.outputs,
-        }
-        return {
-            "mode": group.mode,
-            "workers": group.count,
-            **{name: None if isinstance(value, Unknown) else value for name, value in values.items()},
-            "of_floor": self.of_floor(group),
-            "of_stock": self.of_stock(group),
-            "latency_of_stock": self.latency_of_stock(group.mode),
-            "outputs_equal_stock": self.same_outputs(group),
-            "iterations": len(group.rounds),
-            "failures": list(group.failures),
-            "unknown": {name: value.reason for name, value in values.items() if isinstance(value, Unknown)},
-        }
+def _ratio(one: int, other: int) -> float | Unknown:
+    return one / other if other else Unknown("there is nothing to compare with")

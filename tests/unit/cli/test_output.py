@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -31,7 +32,8 @@ def test_what_cannot_be_written_is_refused(
     suffix = ".json" if option == "output" else ".html"
     Path(f"folder{suffix}").mkdir()
     with pytest.raises(UsageError, match="cannot write") as caught:
-        DrawnOutput(**{option: Path(path.replace(".json", suffix))}).check()
+        wanted: dict[str, Any] = {option: Path(path.replace(".json", suffix))}
+        DrawnOutput(**wanted).check()
     assert complaint.replace(".json", suffix) in str(caught.value)
 
 
@@ -59,7 +61,7 @@ def test_what_is_read_is_not_overwritten(tmp_path: Path, link: str) -> None:
 
 def test_a_model_is_also_its_weights(tmp_path: Path) -> None:
     onnx.save(zoo.build("matmul", layers=1, width=64), tmp_path / "m.onnx")
-    files = convert(tmp_path / "m.onnx", "external", tmp_path / "e.onnx")
+    files = [file.path for file in convert(tmp_path / "m.onnx", "external", tmp_path / "e.onnx").files]
     (weights,) = (file for file in files if file.suffix == ".weights")
     (tmp_path / "w.csv").hardlink_to(weights)
     with pytest.raises(UsageError, match="would be overwritten"):

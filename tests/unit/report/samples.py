@@ -107,6 +107,8 @@ def share(name: str = "model.onnx") -> dict[str, Any]:
                 "floor_bytes": 30 * MIB * workers, "load_seconds": 0.2, "latency_seconds": 0.01, "failures": [],
             })  # fmt: skip
     return {"schema": "onnxmem.share/1", "model": name, "file_bytes": MIB, "weights_bytes": MIB, "modes": modes,
+            "baseline": "stock", "recommendations": [{"mode": name, "text": f"Use {name}.", "trade_off": name,
+                                                      "avoid_if": name}],
             "inputs": {}, "dims": {}, "environment": ENVIRONMENT}  # fmt: skip
 
 

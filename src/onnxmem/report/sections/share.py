@@ -6,21 +6,26 @@ from onnxmem.report.cells import Document, count, known, number, seconds, size, 
 from onnxmem.report.report import Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_inputs, about_machine, few, model
 
-PAIRED = "Latency of stock's: median of the ratios in each turn, not ratio of the medians"
+PAIRED = "median of the ratios in each turn, not ratio of the medians"
 
 
 def section(document: Document) -> Section:
     """`onnxmem.share/1`."""
     groups = document["modes"]
     most = max((number(group, "workers") or 0 for group in groups), default=0)
-    last = [group for group in groups if group["workers"] == most and number(group, "total_pss_bytes") is not None]
-    best = min(last, key=lambda group: group["total_pss_bytes"], default=None)
+    advice = document.get("recommendations") or ()
+    chosen = advice[0]["mode"] if advice else None
+    best = next((group for group in groups if group["workers"] == most and group["mode"] == chosen), None)
     return Section(
         f"{model(document)}, shared by workers",
         _summary(document, best),
+        story=tuple(
+            words(f"{each['text']} Trade-off: {each['trade_off']}. Avoid if {each['avoid_if']}.", 800)
+            for each in advice
+        ),
         facts=_facts(document, best),
         charts=_charts(groups, document),
-        tables=tuple(t.without_empty_columns() for t in (_memory(groups), _speed(groups)) if t.rows),
+        tables=tuple(t.without_empty_columns() for t in (_memory(document), _speed(document)) if t.rows),
         notes=few(_notes(document)),
         alarm=best is None,
         source=document,
@@ -39,7 +44,7 @@ def _summary(document: Document, best: Document | None) -> str:
 
 def _stock(document: Document, best: Document) -> Document | None:
     for group in document["modes"]:
-        if group["mode"] in ("stock", "ort") and group["workers"] == best["workers"] and group is not best:
+        if group["mode"] == document.get("baseline") and group["workers"] == best["workers"] and group is not best:
             found: Document = group
             return found if number(group, "total_pss_bytes") is not None else None
     return None
@@ -68,25 +73,27 @@ def _charts(groups: list[Document], document: Document) -> tuple[Chart, ...]:
     return (Chart("workers", "Workers against the memory they take together", alt, document),)
 
 
-def _memory(groups: list[Document]) -> Table:
-    columns = ("mode", "workers", "total PSS", "of stock", "of floor", "USS of each", "anonymous of each")
+def _memory(document: Document) -> Table:
+    columns = ("mode", "workers", "total PSS", _base(document), "of floor", "USS of each", "anonymous of each")
     rows = tuple(
         (
             Cell(words(group["mode"], 30)),
             count(group, "workers"),
             size(group, "total_pss_bytes"),
-            times(group, "of_stock"),
+            times(group, "of_baseline"),
             times(group, "of_floor"),
             size(group, "per_worker_uss_bytes"),
             size(group, "per_worker_anon_bytes"),
         )
-        for group in groups
+        for group in document["modes"]
     )
     return Table("Memory", columns, rows)
 
 
-def _speed(groups: list[Document]) -> Table:
-    columns = ("mode", "workers", "load", "load, cold cache", "first run", "latency", "of stock")
+def _speed(document: Document) -> Table:
+    columns = ("mode", "workers", "load", "load, cold cache", "first run", "latency", f"latency {_base(document)}")
+    paired = {each["mode"]: each for each in document.get("latency") or ()}
+    fewest = min((group["workers"] for group in document["modes"]), default=0)
     rows = tuple(
         (
             Cell(words(group["mode"], 30)),
@@ -95,17 +102,22 @@ def _speed(groups: list[Document]) -> Table:
             seconds(group, "load_cold_seconds"),
             seconds(group, "first_run_seconds"),
             seconds(group, "latency_seconds"),
-            times(group, "latency_of_stock"),
+            times(paired.get(group["mode"], {}) if group["workers"] == fewest else {}, "of_baseline"),
         )
-        for group in groups
+        for group in document["modes"]
     )
     return Table("Loading and latency", columns, rows)
 
 
+def _base(document: Document) -> str:
+    return f"of {words(document.get('baseline') or 'stock', 30)}"
+
+
 def _notes(document: Document) -> list[str]:
     notes = [words(failure) for group in document["modes"] for failure in group.get("failures") or ()]
-    if any(group.get("outputs_equal_stock") is False for group in document["modes"]):
-        notes.append("Some modes differ from stock in the last bits of their outputs.")
-    if len({group["mode"] for group in document["modes"] if number(group, "latency_of_stock") is not None}) > 1:
-        notes.append(f"{PAIRED}.")
+    differ = dict.fromkeys(g["mode"] for g in document["modes"] if g.get("outputs_equal_baseline") is False)
+    if differ:
+        notes.append(f"Outputs differ from those of {words(document['baseline'], 30)}: {words(', '.join(differ))}.")
+    if sum(number(each, "of_baseline") is not None for each in document.get("latency") or ()) > 1:
+        notes.append(f"Latency {_base(document)}: {PAIRED}.")
     return notes + about_inputs(document) + about_machine(document)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from onnxmem._native import arena as native
+from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
 
@@ -18,7 +20,7 @@ OUTLIVES = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Record):
     """One row per buffer: its size, and when it was allocated and freed, counted in calls.
 
     An upper of -1 says that the buffer outlived the run: it is an output. A size of 0 stands for any size.
@@ -28,8 +30,25 @@ class Trace:
     lowers: Int64Array
     uppers: Int64Array
 
+    @classmethod
+    def recorded(cls, calls: native.Recorded) -> Self:
+        """The trace of a run that was recorded to its end."""
+        return cls(calls.sizes, calls.lowers, calls.uppers)
+
     def __len__(self) -> int:
         return len(self.sizes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and all(
+            np.array_equal(mine, its) for mine, its in zip(self.columns, other.columns, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment] # as for the arrays that it holds
+
+    @property
+    def columns(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Sizes, lowers and uppers."""
+        return self.sizes, self.lowers, self.uppers
 
     @cached_property
     def steps(self) -> int:
@@ -82,12 +101,8 @@ class Trace:
         row = self.lowers == step
         return Trace(np.where(row, 0, self.sizes), self.lowers, np.where(row, OUTLIVES, self.uppers))
 
-    def document(self) -> dict[str, list[int]]:
-        """As plain lists, for a file."""
-        return {name: getattr(self, name).tolist() for name in ("sizes", "lowers", "uppers")}
-
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Trace:
+    def from_document(cls, document: Document) -> Self:
         """The trace that `document` wrote."""
         try:
             columns = (np.asarray(document[name], np.int64) for name in ("sizes", "lowers", "uppers"))
@@ -96,28 +111,42 @@ class Trace:
             raise PlanError(f"this is not a trace: {error}") from error
 
 
-def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) -> Trace:
+def record(
+    model: str | bytes, feeds: Mapping[str, Any], options: Any = None, *, time_limit: float | None = None
+) -> Trace:
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
 
+    how = onnxruntime.RunOptions()
     try:
         options = options or onnxruntime.SessionOptions()
         with made_for_plans(options):
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+        # Nothing but this ends a run within this process.
+        alarm = threading.Timer(threading.TIMEOUT_MAX if time_limit is None else time_limit, _terminate, [how])
+        alarm.daemon = True
+        alarm.start()
         native.begin_record(limited=False)
         outputs = None
         try:
             # Kept until the recording ends: an output is what outlives the run.
-            outputs = session.run(None, feeds)
+            outputs = session.run(None, feeds, how)
         finally:
-            said = native.finish()
+            result = native.end_run()
             del outputs
+            alarm.cancel()
     except RuntimeUnsupported:
         raise
     except Exception as error:
+        if time_limit is not None and how.terminate:
+            raise ModelError("the run was not done within its time limit") from error
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
-    if said is None or len(said) != 3:
+    if not isinstance(result, native.Recorded) or not result.complete:
         raise ModelError("there was no memory to write down what the model asks for")
-    return Trace(*said)
+    return Trace.recorded(result)
+
+
+def _terminate(how: Any) -> None:
+    how.terminate = True

@@ -36,7 +36,8 @@ def test_no_number_is_cut_and_no_line_too_long(width: int, name: str) -> None:
 def test_columns_that_do_not_fit_stand_below_with_their_names() -> None:
     share = samples.share()
     for group in share["modes"]:
-        group |= {"load_cold_seconds": 1.25, "first_run_seconds": 0.5, "latency_of_stock": 1.125}
+        group |= {"load_cold_seconds": 1.25, "first_run_seconds": 0.5}
+    share["latency"] = [{"mode": "stock", "of_baseline": 1.125}]
     text = render_terminal(make_report([share]), width=60)
     assert len(re.findall(r"(?m)^mode .*", text)) >= 3
     assert "1.25 s" in text
