@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import ClassVar
 
+from onnxmem.errors import ModelError
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
@@ -65,8 +66,12 @@ def trace(
         ranges=ranges or {},
         seed=seed,
     )
-    feeds = make_feeds(read_signature(path), scenario).arrays
-    run = record(str(path), feeds)
+    made = make_feeds(read_signature(path), scenario)
+    feeds = made.arrays
+    try:
+        run = record(str(path), feeds)
+    except ModelError as error:
+        raise ModelError(str(error), hint=error.hint or made.described().assumptions) from error
     tracing = Tracing(
         model=path.name,
         inputs={name: tuple(array.shape) for name, array in feeds.items()},
