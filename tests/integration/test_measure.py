@@ -162,7 +162,7 @@ def test_a_process_that_hangs_is_stopped_and_still_read(matmul: Path) -> None:
             os.kill(pid, signal.SIGSTOP)
 
     began = time.monotonic()
-    result = quick(matmul, on_progress=hang, timeout=3.0)
+    result = quick(matmul, on_progress=hang, time_limit=3.0)
     assert time.monotonic() - began < 8
     assert (result.verdict.kind, result.verdict.phase) == ("timed out", "load")
     assert not result.phases[-1].completed

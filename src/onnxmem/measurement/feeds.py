@@ -16,7 +16,7 @@ from onnxmem.measurement.protocol import SavedFeeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Input, Signature
 from onnxmem.model.bindings import bind, default_dimensions, read_feed_shapes
-from onnxmem.model.dims import substitute
+from onnxmem.model.comparing import substitute
 
 Array = npt.NDArray[Any]
 

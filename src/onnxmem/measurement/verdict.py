@@ -49,7 +49,7 @@ def judge(
     `oom` says whether the kernel killed for memory meanwhile, `timeout` after how many seconds it was stopped.
     """
     if timeout is not None:
-        return Verdict("timed out", phase, f"it was stopped after {timeout:g} s")
+        return Verdict("timed out", phase, f"it was stopped after {round(timeout, 1):g} s")
     if failure is not None:
         lack = failure.kind == OUT_OF_MEMORY
         return Verdict(failure.kind, phase, f"{failure.error}: {failure.message}", limit if lack else None)

@@ -18,7 +18,8 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.model.dtypes import tensor_bytes
-from onnxmem.model.load import read_external, subgraphs_of
+from onnxmem.model.external import read_external
+from onnxmem.model.load import subgraphs_of
 from onnxmem.model.weights import constant_value, is_constant
 
 LEVELS = ("disabled", "basic", "extended", "layout", "all")
