@@ -118,7 +118,7 @@ def test_planning_options_may_be_one_record(chain: Path, stock: np.ndarray) -> N
     assert np.array_equal(session.run(None, {"x": X})[0], stock)
     with pytest.raises(UsageError, match=r"^max_plans= stands beside planning=$"):
         InferenceSession(chain, planning=onnxmem.PlanningOptions(), max_plans=3)
-    with pytest.raises(UsageError, match="^arena= is for planned runs"):
+    with pytest.raises(UsageError, match=r"^arena= is for planned runs"):
         InferenceSession(chain, mode="stock", planning=onnxmem.PlanningOptions(arena=arena))
 
 
