@@ -112,7 +112,7 @@ class _Lane:
         self.session, self.channel = session, channel
         self.incoming: Slot | None = None
         self.outgoing: dict[int, Slot] = {}
-        self.made = 0
+        self.slots = 0
 
     def answer(self) -> None:
         request, descriptors = self.channel.receive()
@@ -150,8 +150,8 @@ class _Lane:
         suited = [self.outgoing[number] for number in free if self.outgoing[number].fits(needed)]
         if suited:
             return min(suited, key=lambda slot: slot.size), False
-        self.made += 1
-        slot = self.outgoing[self.made] = Slot.new(self.made, needed)
+        self.slots += 1
+        slot = self.outgoing[self.slots] = Slot.new(self.slots, needed)
         return slot, True
 
 
@@ -169,10 +169,10 @@ def _failure(error: Exception) -> dict[str, Any]:
     if isinstance(error, OnnxmemError):
         return {"usage": isinstance(error, UsageError), "message": str(error), "hint": error.hint}
     usage = type(error).__name__ in ("InvalidArgument", "NoSuchFile", "ValueError", "TypeError")
-    return {"usage": usage, "message": said(error), "hint": ""}
+    return {"usage": usage, "message": error_text(error), "hint": ""}
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What an error says, in one line and without ONNX Runtime's codes."""
     message = " ".join(str(error).split())
     return re.sub(r"^\[ONNXRuntimeError\] : (\d+ : \w+ : )?", "", message) or type(error).__name__
