@@ -177,7 +177,7 @@ def encode(message: Message) -> bytes:
 def decode(line: bytes) -> Message:
     """The message that `encode` wrote."""
     message: Message = messages.decode(line, _MESSAGES)
-    return message
+    return type(message)(*map(messages.frozen, message))
 
 
 def encode_order(order: Order) -> bytes:

@@ -23,6 +23,8 @@ class Message(tuple[Any, ...]):
             setattr(cls, name, property(itemgetter(place)))
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
+        if len(values) == len(cls._fields):
+            return super().__new__(cls, values)
         fields = {**cls._field_defaults, **dict(zip(cls._fields, values, strict=False)), **named}
         return super().__new__(cls, [fields[name] for name in cls._fields])
 
@@ -36,12 +38,13 @@ def encode(message: Message) -> bytes:
 
 
 def decode(text: bytes | bytearray, kinds: Mapping[str, type[Message]]) -> Any:
-    """The message of one of these kinds that `encode` wrote; its lists are tuples again."""
+    """The message of one of these kinds that `encode` wrote. Its tuples have become lists; `frozen` helps."""
     name, *values = json.loads(text)
-    return kinds[name](*map(_frozen, values))
+    return kinds[name](*values)
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
+    """The same with tuples for lists, all the way down."""
     if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+        return {key: frozen(item) for key, item in value.items()}
+    return tuple(map(frozen, value)) if isinstance(value, list) else value

@@ -129,7 +129,7 @@ class Lane:
         for number in forget:
             del self._slots[number]
         self.waiting = True
-        request = request._replace(size=outgoing.size, free=self._free, forget=forget)
+        request = Call(request.fetch, request.feeds, request.options, outgoing.size, self._free, forget)
         self._channel.send(request, [outgoing.descriptor] if new else [])
         outgoing.handed_over()
         reply, descriptors = self._channel.receive()

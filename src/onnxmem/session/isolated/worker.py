@@ -53,7 +53,9 @@ def _load(request: Load) -> Any:
         raise UsageError("onnxruntime is not installed", hint="pip install onnxruntime") from error
     options = ort.SessionOptions()
     _apply(options, request.options, options.add_session_config_entry, "session")
-    path, mode, providers = request.path, request.mode, None if request.providers is None else list(request.providers)
+    path, mode, providers = request.path, request.mode, request.providers
+    if providers is not None:
+        providers = [tuple(entry) if isinstance(entry, list) else entry for entry in providers]
     if mode == "stock" and not os.path.isdir(path):  # noqa: PTH112
         return ort.InferenceSession(path, options, providers=providers)
     # Only now: it would count as memory of all others.
