@@ -6,7 +6,7 @@ from typing import Any
 
 from onnxmem.releasing.explanation import explain_release
 from onnxmem.releasing.ladder import Ladder, Step
-from onnxmem.unknown import Unknown
+from onnxmem.unknown import Unknown, add, subtract
 
 SCHEMA = "onnxmem.release/1"
 
@@ -22,6 +22,8 @@ def release_document(ladder: Ladder) -> dict[str, Any]:
         return value
 
     feeds = ladder.feeds
+    brought = add(ladder.growth_anon, ladder.full.model_mapped)
+    remaining = add(ladder.left_anon, ladder.last.model_mapped)
     return {
         "schema": SCHEMA,
         "model": ladder.scenario.model.name,
@@ -33,6 +35,9 @@ def release_document(ladder: Ladder) -> dict[str, Any]:
         "loaded": _step(ladder.loaded),
         "full": _step(ladder.full),
         "steps": [_step(step) for step in ladder.steps],
+        "brought_bytes": known("brought_bytes", brought),
+        "returned_bytes": known("returned_bytes", subtract(brought, remaining)),
+        "remaining_bytes": known("remaining_bytes", remaining),
         "growth_bytes": known("growth_bytes", ladder.growth),
         "growth_anon_bytes": known("growth_anon_bytes", ladder.growth_anon),
         "left_bytes": known("left_bytes", ladder.left),

@@ -53,7 +53,10 @@ def parts_table(measured: Labelled) -> Table:
     rows = []
     for part in PARTS:
         if any(parts.get(part) for parts in found.values()):
-            cells = (size({**parts, "unknown": {part: "not known, and so in the heap or the arena"}}, part) for parts in found.values())
+            cells = (
+                size({**parts, "unknown": {part: "not known, and so in the heap or the arena"}}, part)
+                for parts in found.values()
+            )
             rows.append((Cell(part), *cells, Cell(_ABOUT[part])))
     return Table("The parts of the peak", ("part", *found, "what it is"), tuple(rows))
 

@@ -36,28 +36,28 @@ def section(document: Document) -> Section:
 def _summary(document: Document) -> str:
     if number(document, "released_fraction") is None:
         return "What the model took cannot be told here."
-    part, remain = percent(document, "released_fraction").text, known(document, "left_bytes")
-    base = "of the model's own memory (anonymous, and mapped from its files)"
-    return f"{part} {base} came back without ending the process; {remain} of RSS remain."
+    part, brought = percent(document, "released_fraction").text, known(document, "brought_bytes")
+    remain = known(document, "remaining_bytes")
+    return f"{part} of the {brought} that the model brought came back without ending the process; {remain} remain."
 
 
 def _facts(document: Document) -> tuple[Fact, ...]:
     facts = (
-        Fact("given back", percent(document, "released_fraction"), "of anonymous memory and mapped model files"),
-        Fact("the model took", size(document, "growth_bytes"), "RSS after its runs − RSS before loading"),
-        Fact("remain", size(document, "left_bytes"), "RSS after all steps − RSS before loading, libraries included"),
-        Fact("given back, of RSS", percent(document, "released_fraction_rss"), "libraries' pages included"),
+        Fact("came back", percent(document, "released_fraction"), "of what the model brought"),
+        Fact("the model brought", size(document, "brought_bytes"), "anonymous memory and mapped pages of its files"),
+        Fact("remain", size(document, "remaining_bytes"), "of it, until the process ends"),
+        Fact("remain of RSS", size(document, "left_bytes"), "RSS − RSS before loading, pages of libraries included"),
     )
-    return tuple(fact for fact in facts if fact.label == "given back" or fact.cell.value is not None)
+    return tuple(fact for fact in facts if fact.label == "came back" or fact.cell.value is not None)
 
 
 def _actions(document: Document) -> tuple[Action, ...]:
     """Calls, not commands: it is the program that holds the model that has to make them."""
-    inside = [number(step, "freed_bytes") or 0 for step in document["steps"] if step["name"] != "exit"]
-    remain, actions = number(document, "left_bytes") or 0, []
-    if sum(inside) >= _WORTH:
+    returned, remain = number(document, "returned_bytes") or 0, number(document, "left_bytes") or 0
+    actions = []
+    if returned >= _WORTH:
         text = "Close the session and trim the allocator with one call"
-        actions.append(Action(text, format_bytes(sum(inside)), "onnxmem.release(session)"))
+        actions.append(Action(text, format_bytes(returned), "onnxmem.release(session)"))
     if remain >= _WORTH:
         text = "Run it in a process of its own, which gives everything back"
         call = f'onnxmem.IsolatedSession("{model(document)}")'
