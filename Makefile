@@ -39,7 +39,7 @@ tidy: $(VENV)/installed-tests
 
 coverage: $(VENV)/installed-tests
 	$(VENV)/bin/coverage erase
-	-$(VENV)/bin/coverage run -m pytest
+	-$(VENV)/bin/coverage run -m pytest -n 2
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 
@@ -51,7 +51,7 @@ docs: $(VENV)/installed-tests
 	@echo "build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
 # Each stamp stands for one step; a second run finds them newer than their sources and does nothing.
 $(VENV)/created:

@@ -23,9 +23,11 @@ from onnxmem.measurement.measurement import Measurement as Measurement
 from onnxmem.measurement.tracing import Tracing as Tracing
 from onnxmem.measurement.tracing import trace as trace
 from onnxmem.model.model import Model as Model
+from onnxmem.packing.convert import Converted as Converted
 from onnxmem.packing.convert import convert as convert
 from onnxmem.packing.pack import pack as pack
 from onnxmem.packing.pack import repack as repack
+from onnxmem.packing.packed import Packed as Packed
 from onnxmem.placement.plan import Plan as Plan
 from onnxmem.placement.problem import Buffer as Buffer
 from onnxmem.placement.problem import Problem as Problem

@@ -16,7 +16,8 @@ PACKAGE = Path(onnxmem.__file__).parent
 LAYERS = [
     {"errors", "unknown", "_native"},
     {"units", "deadline"},
-    {"files", "folders", "documents", "process", "progress"},
+    {"files", "folders", "documents", "progress"},
+    {"process"},
     {"environment"},
     {"result"},
     {"model"},

@@ -11,7 +11,6 @@ from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
 from onnxmem.errors import EXTRAS, missing_extra
-from onnxmem.progress import Progress
 
 
 def compare(
@@ -110,7 +109,7 @@ def compare(
             tolerance=tolerance,
             headroom=headroom / 100,
             advice=advice,
-            on_life=lambda stage: step(Progress(stage)),
+            on_progress=step,
         )
     if has_figures(result):
         output.draw(lambda: scaling_chart(result.document()))

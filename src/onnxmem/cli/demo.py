@@ -49,13 +49,15 @@ def demo(
     from onnxmem.report.text import demo_text  # noqa: PLC0415
     from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
 
+    if html is not None:
+        check_writable(html, (".html",))
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder '{output}': {error.strerror}") from error
     page, picture, path = html or output / "report.html", output / "memory-map.svg", output / "unet.onnx"
     for each in (page, picture, path):
-        check_writable(each, (".html", ".svg", ".onnx"))
+        check_writable(each, ())
     with progress("demonstrating") as step:
         step(Progress("building a U-Net and estimating it"))
         with replacing(path) as temporary:
@@ -88,7 +90,7 @@ def demo(
 def _observe(path: Path, step: OnProgress) -> list[Document]:
     """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
-    from onnxmem.measurement.measure import measure  # noqa: PLC0415
+    from onnxmem.measurement.measure import measure_scenario as measure  # noqa: PLC0415
     from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
     from onnxmem.releasing.ladder import climb  # noqa: PLC0415
     from onnxmem.report.build import document_of  # noqa: PLC0415

@@ -128,9 +128,9 @@ def _measured(
 
 def _files(candidate: Candidate) -> list[Path]:
     """All files that decide the figures: external weights too, and a factory's code where its file is named."""
-    (lives,) = prepare([candidate])
+    (trials,) = prepare([candidate])
     code = candidate.source.where.rpartition(":")[0] if candidate.source else ""
-    found = [*lives.files, *([Path(code)] if code.endswith(".py") else [])]
+    found = [*trials.files, *([Path(code)] if code.endswith(".py") else [])]
     return [path for path in found if path.exists()]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,13 @@ from onnxmem.comparison.parity import TOLERANCE, Parity, judge_parity, read_outp
 from onnxmem.comparison.result import Result, result_of
 from onnxmem.comparison.rows import make_rows, undecided_sizes
 from onnxmem.comparison.sizes import Asked, OpenShape, Size, make_sizes
-from onnxmem.comparison.trials import Conditions, Lives, OnLife, live, live_on, prepare
+from onnxmem.comparison.trials import CandidateTrials, Conditions, Schedule, prepare
 from onnxmem.comparison.twins import export_twin, twin_path
 from onnxmem.comparison.what_if import try_mode, try_order
 from onnxmem.environment import read_environment
 from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.folders import temporary_folder
+from onnxmem.progress import OnProgress, Progress
 from onnxmem.torch.model import FACTORY, PROGRAM
 
 
@@ -45,11 +46,11 @@ def compare(
     tolerance: float = TOLERANCE,
     headroom: float = HEADROOM,
     advice: bool = True,
-    on_life: OnLife | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Comparison:
     """Compare: `compare(["a.onnx", "net:make"], weights="a.pth", shapes={"x": (1, 3, "N", "N")}, sizes=(256, 512))`.
 
-    Each life is a fresh process, and candidates take turns, `repeat` times. Rows that this does not decide are measured
+    Each trial is a fresh process; candidates take turns, `repeat` times. Rows that this does not decide are measured
     again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). `export` makes
     the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that
     fails is a result: look at `failure`.
@@ -71,27 +72,29 @@ def compare(
     )
     if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
         raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
-    given = Conditions(runs, repeat, limit, threads, timeout, memory_limit)
-    say = on_life or (lambda _text: None)
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        folder = Path(temporary)
+    given = Conditions(
+        runs=runs, repeat=repeat, repeat_limit=limit, threads=threads, timeout=timeout, memory_limit=memory_limit
+    )
+    progress: OnProgress = on_progress or (lambda _: None)
+    with temporary_folder() as folder:
         everyone = prepare(chosen)
         made = _sizes(everyone, asked)
-        twins = _twins(everyone, made, folder if export is True else Path(export), say) if export else {}
-        live(everyone, made, given, folder, say)
-        results = tuple(result_of(lives, made) for lives in everyone)
+        twins = _twins(everyone, made, folder if export is True else Path(export), progress) if export else {}
+        schedule = Schedule(everyone, given, folder, progress)
+        schedule.run(made)
+        results = tuple(result_of(trials, made) for trials in everyone)
         parity = _parity(everyone, results, tolerance)
         rows = make_rows(results, made, parity)
         done = repeat
         # Looked at after twice as many rounds, not after each: the more often one looks, the more often chance decides.
         while done < limit and (open_ := undecided_sizes(rows, made)):
             before, done = done, min(2 * done, limit)
-            live_on(everyone, open_, given, folder, say, range(before, done))
-            results = tuple(result_of(lives, made) for lives in everyone)
+            schedule.run_more(open_, range(before, done))
+            results = tuple(result_of(trials, made) for trials in everyone)
             rows = make_rows(results, made, parity)
-        what_ifs = _what_ifs(everyone, results, parity, made, given, folder, say) if advice else []
+        what_ifs = _what_ifs(everyone, results, parity, made, given, folder, progress) if advice else []
     fits = _fits(results)
-    versions = (trial.onnxruntime for lives in everyone for trials in lives.trials.values() for trial in trials)
+    versions = (trial.onnxruntime for each in everyone for trials in each.by_size.values() for trial in trials)
     return Comparison(
         results,
         made,
@@ -112,15 +115,15 @@ def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
     return [tuple(shape)]  # type: ignore[arg-type]
 
 
-def _sizes(everyone: Sequence[Lives], asked: Asked) -> tuple[Size, ...]:
+def _sizes(everyone: Sequence[CandidateTrials], asked: Asked) -> tuple[Size, ...]:
     """The sizes, by what an ONNX candidate says about its inputs; none where nobody is left to be fed."""
-    if all(lives.failure for lives in everyone):
+    if all(trials.failure for trials in everyone):
         return ()
     try:
-        return make_sizes(asked, next((lives.signature for lives in everyone if lives.signature), None))
+        return make_sizes(asked, next((trials.signature for trials in everyone if trials.signature), None))
     except UsageError as error:
         # The one that cannot be read may be the one that would have said it.
-        lost = "".join(f"; {lives.failure}" for lives in everyone if lives.failure)
+        lost = "".join(f"; {trials.failure}" for trials in everyone if trials.failure)
         raise UsageError(f"{error}{lost}", hint=error.hint) from error
 
 
@@ -128,54 +131,56 @@ def _exportable(candidate: Candidate) -> bool:
     return candidate.source is not None and candidate.source.form in (FACTORY, PROGRAM)
 
 
-def _twins(everyone: list[Lives], sizes: Sequence[Size], folder: Path, say: OnLife) -> dict[str, str]:
+def _twins(
+    everyone: list[CandidateTrials], sizes: Sequence[Size], folder: Path, progress: OnProgress
+) -> dict[str, str]:
     """Make the ONNX twin of each PyTorch candidate, and let it take part."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder '{folder}': {error.strerror}") from error
     twins: dict[str, str] = {}
-    for original in [lives for lives in everyone if lives.failure is None and _exportable(lives.candidate)]:
+    for original in [trials for trials in everyone if trials.failure is None and _exportable(trials.candidate)]:
         target = twin_path(original.candidate, folder)
-        say(f"exporting {original.candidate.name}")
+        progress(Progress(f"exporting {original.candidate.name}"))
         try:
             twin = export_twin(original.candidate, sizes, target)
-            (lives,) = prepare([twin])
+            (trials,) = prepare([twin])
         except OnnxmemError as error:
-            lives = Lives(Candidate(target.name, "onnx", target), failure=str(error))
-        if any(other.candidate.name == lives.candidate.name for other in everyone):
-            lives.candidate = replace(lives.candidate, name=f"{lives.candidate.name} (exported)")
-        twins[lives.candidate.name] = original.candidate.name
-        everyone.append(lives)
+            trials = CandidateTrials(Candidate(target.name, "onnx", target), failure=str(error))
+        if any(other.candidate.name == trials.candidate.name for other in everyone):
+            trials.candidate = replace(trials.candidate, name=f"{trials.candidate.name} (exported)")
+        twins[trials.candidate.name] = original.candidate.name
+        everyone.append(trials)
     return twins
 
 
-def _parity(everyone: Sequence[Lives], results: Sequence[Result], tolerance: float) -> Parity:
+def _parity(everyone: Sequence[CandidateTrials], results: Sequence[Result], tolerance: float) -> Parity:
     outputs = {}
-    for lives, result in zip(everyone, results, strict=True):
+    for trials, result in zip(everyone, results, strict=True):
         if result.failure is None:
-            saved = {size: trials[0].facts.get("saved", ()) for size, trials in lives.trials.items()}
+            saved = {size: own[0].saved for size, own in trials.by_size.items()}
             outputs[result.name] = {size: read_outputs(each) for size, each in saved.items()}
     return judge_parity(outputs, tolerance)
 
 
 def _what_ifs(
-    everyone: Sequence[Lives],
+    everyone: Sequence[CandidateTrials],
     results: Sequence[Result],
     parity: Parity,
     sizes: Sequence[Size],
     given: Conditions,
     folder: Path,
-    say: OnLife,
+    progress: OnProgress,
 ) -> list[WhatIf]:
-    good = [(r, lives) for r, lives in zip(results, everyone, strict=True) if r.ok and parity.agrees(r.name)]
+    good = [(r, trials) for r, trials in zip(results, everyone, strict=True) if r.ok and parity.agrees(r.name)]
     if not good:
         return []
-    result, lives = min(good, key=lambda pair: peak_of(pair[0]))
-    if lives.candidate.kind != "onnx":
+    result, trials = min(good, key=lambda pair: peak_of(pair[0]))
+    if trials.candidate.kind != "onnx":
         return []
-    say(f"trying changes to {result.name}")
-    return [*try_mode(lives, result, sizes[-1], given, folder), *try_order(lives, sizes[-1])]
+    progress(Progress(f"trying changes to {result.name}"))
+    return [*try_mode(trials, result, sizes[-1], given, folder), *try_order(trials, sizes[-1])]
 
 
 def _fits(results: Sequence[Result]) -> tuple[Fit, ...]:

@@ -1,4 +1,4 @@
-"""What one candidate took: the figures of its lives, and where each MiB of its peak came from."""
+"""What one candidate took: the figures of its trials, and where each MiB of its peak came from."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any
 
 from onnxmem.comparison.figure import Figure, Known, figure, plain, spread
 from onnxmem.comparison.sizes import Size
-from onnxmem.comparison.trials import Lives
-from onnxmem.measurement.measurement import growth
+from onnxmem.comparison.trials import CandidateTrials
+from onnxmem.measurement.protocol import FIRST_RUN, IMPORT, INPUTS, LOAD, RUNS, START, series_phase
 from onnxmem.measurement.trial import Trial
-from onnxmem.unknown import Bytes, Unknown
-
-_RUNS = ("first run", "steady runs")
+from onnxmem.unknown import Bytes, Unknown, combine, subtract
 
 
 @dataclass(frozen=True)
@@ -128,66 +126,57 @@ def figures_document(figures: dict[str, Known], more: dict[str, int | Unknown] |
     }
 
 
-def result_of(lives: Lives, sizes: Sequence[Size]) -> Result:
-    """The figures of one candidate's lives."""
-    trials = [trial for size in sizes for trial in lives.trials.get(size.label, ())]
+def result_of(own: CandidateTrials, sizes: Sequence[Size]) -> Result:
+    """The figures of one candidate's trials."""
+    trials = [trial for size in sizes for trial in own.by_size.get(size.label, ())]
     # Inputs are there before the model is: with the smallest ones, the total is nearly the model's alone.
-    first = next((lives.trials[size.label] for size in sizes if size.label in lives.trials), [])
-    why = lives.failure or next(iter(lives.failures.values()), "it did not run")
-    failure = lives.failure or (why if not trials else None)
+    first = next((own.by_size[size.label] for size in sizes if size.label in own.by_size), [])
+    why = own.failure or next(iter(own.failures.values()), "it did not run")
+    failure = own.failure or (why if not trials else None)
     return Result(
-        lives.candidate.name,
-        lives.candidate.kind,
-        lives.candidate.mode if lives.candidate.kind == "onnx" else None,
+        own.candidate.name,
+        own.candidate.kind,
+        own.candidate.mode if own.candidate.kind == "onnx" else None,
         _framework(trials),
-        _file_bytes(lives),
+        _file_bytes(own),
         figure((_imported(trial) for trial in trials), why),
-        figure((_seconds(trial, "import") for trial in trials), why),
-        figure((growth(trial, "load") for trial in trials), why),
-        figure((_seconds(trial, "load") for trial in trials), why),
-        figure((_rss(trial, "load") for trial in first), why),
-        figure((_peak_in(trial, "load") for trial in first), why),
+        figure((_seconds(trial, IMPORT) for trial in trials), why),
+        figure((trial.growth(LOAD) for trial in trials), why),
+        figure((_seconds(trial, LOAD) for trial in trials), why),
+        figure((_rss(trial, LOAD) for trial in first), why),
+        figure((_peak_in(trial, LOAD) for trial in first), why),
         figure((_cold_start(trial) for trial in first), why),
-        tuple(_at(lives, size) for size in sizes),
-        _breakdown(lives, sizes),
+        tuple(_at(own, size) for size in sizes),
+        _breakdown(own, sizes),
         failure,
     )
 
 
-def _at(lives: Lives, size: Size) -> AtSize:
-    trials = lives.trials.get(size.label, [])
-    failure = lives.failure or lives.failures.get(size.label)
+def _at(own: CandidateTrials, size: Size) -> AtSize:
+    trials = own.by_size.get(size.label, [])
+    failure = own.failure or own.failures.get(size.label)
     why = failure or "it did not run"
     return AtSize(
         size,
-        figure((highest(trial) for trial in trials), why),
+        figure((trial.highest for trial in trials), why),
         figure((_own_peak(trial) for trial in trials), why),
-        figure((growth(trial, *_RUNS) for trial in trials), why),
-        figure((_median(trial.latencies) for trial in trials), why),
+        figure((trial.growth(*RUNS) for trial in trials), why),
+        figure((trial.latency for trial in trials), why),
         figure((trial.first_run for trial in trials), why),
         failure,
     )
 
 
-def highest(trial: Trial) -> Bytes:
-    """Peak RSS over all phases."""
-    peaks = [phase.peak.rss for phase in trial.phases if isinstance(phase.peak.rss, int)]
-    return max(peaks) if peaks else Unknown("no peak is known")
-
-
 def _own_peak(trial: Trial) -> Bytes:
     names = [phase.name for phase in trial.phases]
-    return growth(trial, "load", *names[names.index("load") + 1 :]) if "load" in names else Unknown("it did not load")
+    return trial.growth(LOAD, *names[names.index(LOAD) + 1 :]) if LOAD in names else Unknown("it did not load")
 
 
 def _imported(trial: Trial) -> Bytes:
-    phase = trial.phase("import")
+    phase = trial.phase(IMPORT)
     if phase is None:
         return Unknown("nothing was imported")
-    after, before = phase.reading.rss, phase.before
-    if isinstance(after, Unknown) or isinstance(before, Unknown):
-        return after if isinstance(after, Unknown) else before
-    return max(0, after - before)
+    return combine(lambda grown: max(0, grown), subtract(phase.reading.rss, phase.before))
 
 
 def _rss(trial: Trial, name: str) -> Bytes | None:
@@ -206,37 +195,32 @@ def _seconds(trial: Trial, name: str) -> float | None:
 
 
 def _cold_start(trial: Trial) -> float | None:
-    parts = [_seconds(trial, name) for name in ("start", "import", "load", "first run")]
+    parts = [_seconds(trial, name) for name in (START, IMPORT, LOAD, FIRST_RUN)]
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
 
 
-def _median(values: Sequence[float]) -> float | None:
-    return Figure(tuple(values)).median if values else None
-
-
 def _framework(trials: Sequence[Trial]) -> str:
-    facts = trials[0].facts if trials else {}
-    if "torch" in facts:
-        return f"PyTorch {facts['torch']}"
-    return f"ONNX Runtime {facts['onnxruntime']}" if "onnxruntime" in facts else ""
+    names = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
+    framework = trials[0].framework if trials else None
+    return f"{names[framework]} {trials[0].framework_version}" if framework else ""
 
 
-def _file_bytes(lives: Lives) -> int | Unknown:
-    if not lives.files or not any(file.exists() for file in lives.files):
+def _file_bytes(own: CandidateTrials) -> int | Unknown:
+    if not own.files or not any(file.exists() for file in own.files):
         return Unknown("it has no file")
     try:
-        found = [each for file in lives.files for each in (file.rglob("*") if file.is_dir() else (file,))]
+        found = [each for file in own.files for each in (file.rglob("*") if file.is_dir() else (file,))]
         return sum(file.stat().st_size for file in found if file.is_file())
     except OSError as error:
         return Unknown(error.strerror or "it cannot be read")
 
 
-def _breakdown(lives: Lives, sizes: Sequence[Size]) -> tuple[Part, ...]:
-    """How the peak came about in one process that ran all sizes: the life with the median peak."""
-    alone = lives.trials.get(sizes[0].label, []) if sizes else []
-    trials = lives.series or alone if len(sizes) > 1 else alone
-    known = [(peak, number) for number, trial in enumerate(trials) if isinstance(peak := highest(trial), int)]
+def _breakdown(own: CandidateTrials, sizes: Sequence[Size]) -> tuple[Part, ...]:
+    """How the peak came about in one process that ran all sizes: the trial with the median peak."""
+    alone = own.by_size.get(sizes[0].label, []) if sizes else []
+    trials = own.series or alone if len(sizes) > 1 else alone
+    known = [(peak, number) for number, trial in enumerate(trials) if isinstance(peak := trial.highest, int)]
     if not known:
         return ()
     trial = trials[sorted(known)[len(known) // 2][1]]
@@ -252,10 +236,10 @@ def _breakdown(lives: Lives, sizes: Sequence[Size]) -> tuple[Part, ...]:
 
 def _steps(trial: Trial, sizes: Sequence[Size]) -> list[tuple[str, tuple[str, ...]]]:
     steps: list[tuple[str, tuple[str, ...]]] = [
-        ("initial", ("start",)),
-        ("import", ("import", "inputs")),
-        ("load", ("load",)),
+        ("initial", (START,)),
+        ("import", (IMPORT, INPUTS)),
+        ("load", (LOAD,)),
     ]
-    if trial.phase("first run"):
-        return [*steps, (f"inference {sizes[0].label}", _RUNS)]
-    return [*steps, *((f"inference {size.label}", (f"run {size.label}",)) for size in sizes)]
+    if trial.phase(FIRST_RUN):
+        return [*steps, (f"inference {sizes[0].label}", RUNS)]
+    return [*steps, *((f"inference {size.label}", (series_phase(size.label),)) for size in sizes)]

@@ -62,11 +62,12 @@ def _remarks(ladder: Ladder) -> list[str]:
         said.append(f"Closing the session removed its {what}: no process had to end for that.")
     elif mapped == 0:
         said.append("None of its files was mapped while it was in use: its weights were in anonymous memory.")
-    if ladder.facts.get("held_by"):
-        said.append(f"The session could not be destroyed: it is held by {', '.join(ladder.facts['held_by'])}.")
-    if isinstance(ladder.facts.get("trim"), str):
-        said.append(f"The allocator could not be trimmed: {ladder.facts['trim']}.")
-    if ladder.facts.get("shrinkage"):
+    released = ladder.released
+    if released.held_by:
+        said.append(f"The session could not be destroyed: it is held by {', '.join(released.held_by)}.")
+    if isinstance(released.trim, str):
+        said.append(f"The allocator could not be trimmed: {released.trim}.")
+    if released.shrinkage:
         said.append("Its arena could not be shrunk: ONNX Runtime refused, as it does for a session without an arena.")
     return said
 

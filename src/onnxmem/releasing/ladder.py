@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from onnxmem.environment import Environment, read_environment
 from onnxmem.errors import ModelError
+from onnxmem.folders import temporary_folder
 from onnxmem.measurement.feeds import Feeds, make_feeds
-from onnxmem.measurement.measure import worker_task
+from onnxmem.measurement.measure import phase_progress, with_hint, worker_task
 from onnxmem.measurement.probes import Reading
+from onnxmem.measurement.protocol import INPUTS, LOAD, STEADY_RUNS, Released
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.smaps import Kind
-from onnxmem.measurement.trial import OnPhase, Phase, Trial, run_trial
+from onnxmem.measurement.trial import Phase, Trial, run_trial
+from onnxmem.progress import OnProgress
 from onnxmem.releasing.rungs import EXIT, RUNGS
 from onnxmem.result import Shown
 from onnxmem.unknown import Bytes, Unknown
 
-BASELINE, LOADED, FULL = "inputs", "load", "steady runs"
+BASELINE, LOADED, FULL = INPUTS, LOAD, STEADY_RUNS
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,8 @@ class Ladder(Shown):
     """After the runs: what there is to give back."""
     steps: tuple[Step, ...]
     """The rungs, and last the end of the process."""
-    facts: Mapping[str, Any]
+    released: Released
+    """What the steps met with."""
     environment: Environment
 
     @property
@@ -127,26 +127,25 @@ class Ladder(Shown):
         return {name: size for name, size in sorted(more.items(), key=lambda item: -item[1]) if size > 0}
 
 
-def climb(scenario: Scenario, *, on_phase: OnPhase | None = None) -> Ladder:
+def climb(scenario: Scenario, *, on_progress: OnProgress | None = None) -> Ladder:
     """Load and run the model in a fresh process, then let go of it rung by rung."""
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+    with temporary_folder() as folder:
         trial = run_trial(
-            worker_task(scenario, feeds.save(Path(temporary))),
+            worker_task(scenario, feeds.save(folder)),
             timeout=scenario.timeout,
             memory_limit=scenario.memory_limit,
             model_files=signature.files,
-            on_phase=on_phase,
+            on_phase=phase_progress(on_progress),
             worker="onnxmem.releasing.worker",
         )
-    if not trial.verdict.ok:
-        raise ModelError(f"the process that held the model did not get to the end: {trial.verdict}")
+    if not trial.verdict.ok or trial.released is None:
+        verdict = with_hint(trial, feeds.described()).verdict
+        raise ModelError(f"the process that held the model did not get to the end: {verdict}", hint=verdict.hint)
     before, loaded, full, *rungs = _steps(trial, (BASELINE, LOADED, FULL, *RUNGS, EXIT))
     environment = read_environment(trial.onnxruntime)
-    return Ladder(
-        scenario, signature.file_size, feeds, before, loaded, full, tuple(rungs), dict(trial.facts), environment
-    )
+    return Ladder(scenario, signature.file_size, feeds, before, loaded, full, tuple(rungs), trial.released, environment)
 
 
 def _steps(trial: Trial, names: tuple[str, ...]) -> list[Step]:

@@ -1,4 +1,4 @@
-"""What can be said about planned runs, checked once: the keywords of `onnxmem.InferenceSession` that are for plans."""
+"""How should a session plan its runs? The keywords of `onnxmem.InferenceSession` that are for plans, checked once."""
 
 from __future__ import annotations
 

@@ -51,10 +51,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
 
-    Only for plans: `arena` shares memory with other sessions. At most `max_plans` shapes (16) are remembered; `plans`
-    are some that `export_plans` wrote. Better placements are sought in the background for `plan_seconds` (5). After
-    `trim_after` seconds without a run the arena's pages go back to the system; `huge_pages` asks it for large ones.
-    `debug` overwrites freed memory and watches the ends of buffers.
+    The others are for plans, and explained where they are checked: `onnxmem.PlanningOptions`.
     """
 
     def __init__(
@@ -81,9 +78,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self.package, self._mode = _choose(path_or_bytes, mode)
         self._options_are_ours = sess_options is None
         self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        made = self.package.manifest if self.package else None
-        self._settings = {**(made.options if made else {}), **self._mode.options, **(settings or {})}
-        self._config = {**(made.config if made else {}), **self._mode.config, **(config or {})}
+        manifest = self.package.manifest if self.package else None
+        self._settings = {**(manifest.options if manifest else {}), **self._mode.options, **(settings or {})}
+        self._config = {**(manifest.config if manifest else {}), **self._mode.config, **(config or {})}
         check_version(self._mode, onnxruntime.__version__)
         self._to_be_planned = _is_planned(mode)
         if plans is None and self.package and self._to_be_planned:

@@ -87,7 +87,7 @@ class Followed(NamedTuple):
 
 
 def apply(advice: Advice, conduct: Conduct, trace: Trace, before: Placement, guard: int) -> Followed:
-    """Carry out what `adapt` said: leave a buffer out, or cut."""
+    """Carry out what `adapt` advised: leave a buffer out, or cut."""
     if advice.change is Change.LEAVE_OUT:
         part = trace.without(advice.step)
         placement = place(part, guard=guard)

@@ -16,31 +16,42 @@ PATIENCE = 5.0
 
 
 class Gate:
-    """Who is inside ONNX Runtime, by thread; closed while somebody forks."""
+    """Who is inside ONNX Runtime, by thread; closed while somebody forks.
+
+    Runs take no lock. They enter first and look for forks second, forks announce themselves first and look for runs
+    second: whoever comes later sees the other.
+    """
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
+        self._inside: dict[int, int] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self._forks = 0
         # Reentrant: a signal handler may run a session, or fork, while its own thread is in here.
         self._changed = threading.Condition(threading.RLock())
-        self._inside: dict[int, int] = {}
-        self._forks = 0
 
     def enter(self) -> None:
         """Begin a run; not while somebody forks, unless this thread is inside already."""
         thread = get_ident()
-        with self._changed:
-            if self._forks and thread not in self._inside:
+        before = self._inside.get(thread, 0)
+        self._inside[thread] = before + 1
+        if self._forks and not before:
+            self.leave()
+            with self._changed:
                 self._changed.wait_for(lambda: not self._forks, self._patience)
-            self._inside[thread] = self._inside.get(thread, 0) + 1
+                self._inside[thread] = 1
 
     def leave(self) -> None:
         """End a run."""
         thread = get_ident()
-        with self._changed:
-            left = self._inside.pop(thread, 1) - 1
-            if left:
-                self._inside[thread] = left
-            if self._forks:
+        if (before := self._inside.get(thread, 1)) > 1:
+            self._inside[thread] = before - 1
+        else:
+            self._inside.pop(thread, None)
+        if self._forks:
+            with self._changed:
                 self._changed.notify_all()
 
     def before_fork(self) -> None:
@@ -48,7 +59,7 @@ class Gate:
         thread = get_ident()
         with self._changed:
             self._forks += 1
-            self._changed.wait_for(lambda: self._inside.keys() <= {thread}, self._patience)
+            self._changed.wait_for(lambda: len(self._inside) == (thread in self._inside), self._patience)
 
     def after_fork_in_parent(self) -> None:
         """Let them in again."""
@@ -59,8 +70,8 @@ class Gate:
     def after_fork_in_child(self) -> None:
         """Only the forking thread exists here: nobody else is inside, and nobody holds the lock."""
         thread = get_ident()
-        inside = {thread: self._inside[thread]} if thread in self._inside else {}
-        self._changed, self._inside, self._forks = threading.Condition(threading.RLock()), inside, 0
+        self._inside = {thread: self._inside[thread]} if thread in self._inside else {}
+        self._open()
 
 
 GATE = Gate()

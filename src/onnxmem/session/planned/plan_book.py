@@ -47,10 +47,10 @@ class ShapePlan:
 class Counts:
     """How the runs of a session were served."""
 
-    recorded: int = 0
-    replayed: int = 0
-    deviated: int = 0
-    heap: int = 0
+    runs_recorded: int = 0
+    runs_replayed: int = 0
+    runs_deviated: int = 0
+    runs_from_heap: int = 0
     overruns: int = 0
 
 
@@ -110,7 +110,7 @@ class PlanBook:
         """All plans as plain data, for a file."""
         return [_document(shape.key, shape.placement, shape.tape) for shape in self.snapshot()[1] if shape.tape]
 
-    # What it is told.
+    # What it takes in.
 
     def load(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Take plans that `documents` wrote: the first run of their shapes is already planned."""
@@ -125,7 +125,7 @@ class PlanBook:
         placement = place(trace, guard=self.guard, seconds=AT_ONCE / 10 if self.full else AT_ONCE)
         shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
         with self.lock:
-            self._counts.recorded += 1
+            self._counts.runs_recorded += 1
             shape.conduct = Conduct(recorded_again=key in self._recorded_again)
             # Not union1d, which imports masked arrays: more than a MiB in the middle of somebody's first run.
             numbers = {*self._outlasting.tolist(), *np.flatnonzero(trace.uppers == OUTLIVES).tolist()}
@@ -137,7 +137,7 @@ class PlanBook:
         """A run made so many calls for so little memory that following them would take more than it saves."""
         reason = "served from the heap for good: its calls are so many that a plan would take more than it saves"
         with self.lock:
-            self._counts.recorded += 1
+            self._counts.runs_recorded += 1
             self._keep(ShapePlan(key, Placement(np.empty(0, np.int64), 0, 0), None, reason=reason))
 
     def improved(self, shape: ShapePlan, tape: native.Tape, better: Placement) -> bool:
@@ -152,7 +152,7 @@ class PlanBook:
     def from_heap(self) -> None:
         """Count a run that no plan served."""
         with self.lock:
-            self._counts.heap += 1
+            self._counts.runs_from_heap += 1
 
     def overran(self, times: int) -> None:
         """Count writes behind the end of a buffer, which only a book with guards notices."""
@@ -163,12 +163,12 @@ class PlanBook:
         """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""
         with self.lock:
             if deviation is None:
-                self._counts.replayed += 1
+                self._counts.runs_replayed += 1
                 shape.replayed += 1
                 if shape.conduct.fitted and not shape.conduct.strikes:
                     return  # as nearly always
             else:
-                self._counts.deviated += 1
+                self._counts.runs_deviated += 1
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:

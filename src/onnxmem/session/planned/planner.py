@@ -75,12 +75,8 @@ class Planner:
             plan_bytes=largest.peak if largest else none,
             bound_bytes=largest.bound if largest else none,
             regions=pool.regions,
-            runs_recorded=counts.recorded,
-            runs_replayed=counts.replayed,
-            runs_deviated=counts.deviated,
-            runs_from_heap=counts.heap,
             waits=pool.waits,
-            overruns=counts.overruns,
+            **vars(counts),
             shapes=tuple(_shape_memory(shape) for shape in shapes),
         )
 
@@ -113,22 +109,20 @@ class Planner:
         if not native.begin_replay(tape, self.arena.pool):
             self.book.from_heap()
         completed = False
+        GATE.enter()
         try:
-            outputs = _inside(run, *arguments)
+            outputs = run(*arguments)
             completed = True
         finally:
+            GATE.leave()
             result = native.end_run()
             if isinstance(result, native.Replayed):
-                self._replayed(shape, result, completed)
+                self.arena.used()
+                if result.overruns:
+                    self.book.overran(result.overruns)
+                if completed:  # a run that failed says nothing about the plan
+                    self.book.ran(shape, _deviation(result.deviation))
         return outputs
-
-    def _replayed(self, shape: ShapePlan, result: native.Replayed, completed: bool) -> None:
-        """Learn from a run inside the plan. One that failed says nothing about the plan."""
-        self.arena.used()
-        if result.overruns:
-            self.book.overran(result.overruns)
-        if completed:
-            self.book.ran(shape, _deviation(result.deviation))
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run without a plan, and make one of what the run asks for."""
@@ -177,7 +171,7 @@ def _deviation(native_one: native.Deviation | None) -> Deviation | None:
 
 
 class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
-    """Remembers the shapes of what is bound; onnxruntime's own does not tell them."""
+    """Remembers the shapes of what is bound; onnxruntime's own does not list them."""
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
@@ -243,7 +237,7 @@ def _shrinks(run_options: Any) -> bool:
     try:
         return bool(run_options.get_run_config_entry(_SHRINK))
     except RuntimeError:
-        return False  # nothing was said
+        return False  # it is not set
 
 
 def _key(output_names: Any, feeds: Mapping[str, Any]) -> RunKey:
