@@ -14,7 +14,8 @@ from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.model.bindings import input_shapes
 from onnxmem.model.dims import Dim
 from onnxmem.model.dtypes import dtype_name
-from onnxmem.model.load import all_tensors, external_location, load_proto
+from onnxmem.model.external import external_location
+from onnxmem.model.load import all_tensors, load_proto
 from onnxmem.session.package import is_package, open_package
 
 # Operators that hand on the numbers they get, on the way from an input to an embedding table.

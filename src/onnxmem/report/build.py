@@ -38,6 +38,14 @@ def make_report(results: Iterable[Any], title: str = "") -> Report:
     return Report(words(title, 120) or _title(documents), tuple(sections))
 
 
+def brief(report: Report) -> Report:
+    """The first section whole; of the others only the answer, and the map of memory."""
+    first, *others = report.sections
+    maps = [tuple(chart for chart in each.charts if chart.kind == "memory map") for each in others]
+    short = [Section(each.heading, each.summary, charts=drawn) for each, drawn in zip(others, maps, strict=True)]
+    return Report(report.title, (first, *short))
+
+
 def _on_one_scale(sections: list[Section]) -> list[Section]:
     """Timelines of one model reach equally far up: readers compare them by eye."""
     tops: dict[str, int] = {}

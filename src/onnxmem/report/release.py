@@ -1,22 +1,14 @@
-"""A ladder of letting go as a JSON document and as text for a terminal of 80 columns."""
+"""A ladder of releasing as a JSON document."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from onnxmem.releasing.explanation import explain_release
 from onnxmem.releasing.ladder import Ladder, Step
-from onnxmem.releasing.rungs import ABOUT
-from onnxmem.report.charts.layout import printable
-from onnxmem.units import format_bytes
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.unknown import Unknown
 
 SCHEMA = "onnxmem.release/1"
-_MIB = 2**20
 
 
 def release_document(ladder: Ladder) -> dict[str, Any]:
@@ -54,57 +46,6 @@ def release_document(ladder: Ladder) -> dict[str, Any]:
         "environment": ladder.environment.document(),
         "unknown": unknown,
     }
-
-
-def release_text(ladder: Ladder) -> RenderableType:
-    """What `onnxmem release` prints."""
-    scenario, feeds = ladder.scenario, ladder.feeds
-    what = f"  mode {scenario.mode}, 1 + {scenario.runs} runs, files {format_bytes(ladder.file_bytes)}"
-    parts: list[RenderableType] = [Text.assemble((printable(scenario.model.name), "bold"), what)]
-    if feeds.assumed:
-        assumed = ", ".join(f"{printable(name)}={number}" for name, number in feeds.assumed.items())
-        parts.append(Text(f"assumed {assumed}; set with --dim or --shape", style="yellow"))
-    parts += ["", _table(ladder), ""]
-    fraction = ladder.released_fraction
-    if isinstance(fraction, float):
-        share = f"{fraction:.1%} of the model's memory came back without ending the process."
-        parts.append(Text(share, style="bold"))
-    parts += [Text(printable(sentence)) for sentence in explain_release(ladder)]
-    parts += ["", Text("What the steps are", style="bold"), _legend(ladder)]
-    return Group(*parts)
-
-
-def _table(ladder: Ladder) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("MiB after each step", no_wrap=True, min_width=20)
-    for name in ("RSS", "anonymous", "file", "virtual", "freed (RSS)"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, step in (("before the model", ladder.before), ("loaded", ladder.loaded), ("after runs", ladder.full)):
-        table.add_row(name, *_figures(step), "", style="dim")
-    for step in ladder.steps:
-        freed = _mib(step.freed)
-        worth = isinstance(step.freed, int) and step.freed >= _MIB
-        table.add_row(step.name, *_figures(step), freed, style="bold" if worth else "")
-    return table
-
-
-def _legend(ladder: Ladder) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, min_width=20)
-    table.add_column(overflow="fold", style="dim")
-    for step in ladder.steps:
-        table.add_row(step.name, ABOUT[step.name])
-    return table
-
-
-def _figures(step: Step) -> list[str]:
-    reading = step.reading
-    return [_mib(value) for value in (reading.rss, reading.anon, reading.file, reading.virtual)]
-
-
-def _mib(value: Bytes) -> str:
-    # Less than half a tenth below nothing is nothing: adding zero takes the sign off.
-    return "?" if isinstance(value, Unknown) else f"{round(value / _MIB, 1) + 0.0:.1f}"
 
 
 def _step(step: Step) -> dict[str, Any]:

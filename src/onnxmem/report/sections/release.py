@@ -1,15 +1,18 @@
-"""The section on letting go: which step gave the memory back, and what stayed."""
+"""The section on releasing a model: which step gave the memory back, and what remains."""
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, known, number, percent, reasons, size, words
-from onnxmem.report.report import Cell, Chart, Fact, Section, Table
+from onnxmem.releasing.rungs import ABOUT
+from onnxmem.report.cells import Document, known, number, percent, reasons, sentence, size, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_inputs, about_machine, few, model
+from onnxmem.units import format_bytes
 
+_WORTH = 2**20
 _COLUMNS = (
     ("RSS", "rss_bytes"),
     ("anonymous", "anon_bytes"),
-    ("file-backed", "file_bytes"),
+    ("file", "file_bytes"),
     ("virtual", "virtual_bytes"),
     ("freed (RSS)", "freed_bytes"),
 )
@@ -17,30 +20,49 @@ _COLUMNS = (
 
 def section(document: Document) -> Section:
     """`onnxmem.release/1`."""
-    fraction = number(document, "released_fraction")
-    text = "What the model took cannot be told here."
-    if fraction is not None:
-        part = percent(document, "released_fraction").text
-        text = f"{part} of the memory of {model(document)} came back without ending the process."
     return Section(
-        f"Letting go of {model(document)}",
-        text,
-        story=tuple(words(sentence, 800) for sentence in document.get("explanation") or ()),
+        f"Releasing {model(document)}",
+        _summary(document),
         facts=_facts(document),
+        actions=_actions(document),
+        story=tuple(words(text, 800) for text in document.get("explanation") or ()),
         charts=_charts(document),
-        tables=(_table(document),),
+        tables=(_table(document), _legend(document)),
         notes=few(_notes(document)),
         source=document,
     )
 
 
+def _summary(document: Document) -> str:
+    if number(document, "released_fraction") is None:
+        return "What the model took cannot be told here."
+    part, remain = percent(document, "released_fraction").text, known(document, "left_bytes")
+    base = "of the model's own memory (anonymous, and mapped from its files)"
+    return f"{part} {base} came back without ending the process; {remain} of RSS remain."
+
+
 def _facts(document: Document) -> tuple[Fact, ...]:
     facts = (
-        Fact("given back", percent(document, "released_fraction"), "of the model's own memory, process alive"),
-        Fact("the model brought", size(document, "growth_bytes"), "RSS after its runs − RSS before loading"),
-        Fact("stayed", size(document, "left_bytes"), "RSS after all steps − RSS before loading"),
+        Fact("given back", percent(document, "released_fraction"), "of anonymous memory and mapped model files"),
+        Fact("the model took", size(document, "growth_bytes"), "RSS after its runs − RSS before loading"),
+        Fact("remain", size(document, "left_bytes"), "RSS after all steps − RSS before loading, libraries included"),
+        Fact("given back, of RSS", percent(document, "released_fraction_rss"), "libraries' pages included"),
     )
     return tuple(fact for fact in facts if fact.label == "given back" or fact.cell.value is not None)
+
+
+def _actions(document: Document) -> tuple[Action, ...]:
+    """Calls, not commands: it is the program that holds the model that has to make them."""
+    inside = [number(step, "freed_bytes") or 0 for step in document["steps"] if step["name"] != "exit"]
+    remain, actions = number(document, "left_bytes") or 0, []
+    if sum(inside) >= _WORTH:
+        text = "Close the session and trim the allocator with one call"
+        actions.append(Action(text, format_bytes(sum(inside)), "onnxmem.release(session)"))
+    if remain >= _WORTH:
+        text = "Run it in a process of its own, which gives everything back"
+        call = f'onnxmem.IsolatedSession("{model(document)}")'
+        actions.append(Action(text, f"another {format_bytes(remain)}", call))
+    return tuple(actions)
 
 
 def _charts(document: Document) -> tuple[Chart, ...]:
@@ -62,6 +84,15 @@ def _table(document: Document) -> Table:
     return Table("The steps, in order", ("after", *(title for title, _ in _COLUMNS)), tuple(rows))
 
 
+def _legend(document: Document) -> Table:
+    named = [(step["name"], ABOUT[step["name"]]) for step in document["steps"] if step["name"] in ABOUT]
+    return Table("What the steps are", ("step", "what it does"), tuple((Cell(a), Cell(b)) for a, b in named))
+
+
 def _notes(document: Document) -> list[str]:
-    notes = about_inputs(document) + about_machine(document)
-    return notes + [f"Not known: {reason}." for reason in reasons(document)]
+    scenario = document.get("scenario") or {}
+    runs = f", 1 + {scenario['runs']} runs" if scenario.get("runs") else ""
+    files = f", files {known(document, 'file_bytes')}" if number(document, "file_bytes") is not None else ""
+    notes = [f"Mode {words(scenario.get('mode', 'stock'), 30)}{runs}{files}."]
+    notes += about_inputs(document) + about_machine(document)
+    return notes + [sentence(f"not known: {reason}") for reason in reasons(document)]

@@ -17,6 +17,7 @@ from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.session.isolated.channel import Channel, Gone
 from onnxmem.session.isolated.slots import Slot
 from onnxmem.session.isolated.wire import Parcel, unpack
+from onnxmem.session.options import set_attributes
 from onnxmem.session.trim import trim
 
 
@@ -65,20 +66,10 @@ def _load(request: dict[str, Any]) -> Any:
 
 def _apply(target: Any, settings: Mapping[str, Any], add_entry: Any, kind: str) -> None:
     """Set attributes by their names, and configuration entries, whose keys all have a dot."""
-    known = [name for name in dir(type(target)) if isinstance(getattr(type(target), name), property)]
+    set_attributes(target, {name: value for name, value in settings.items() if "." not in name}, kind)
     for name, value in settings.items():
         if "." in name:
             add_entry(name, str(value))
-            continue
-        if name not in known:
-            raise UsageError(f"there is no {kind} option '{name}'", hint=f"known: {', '.join(known)}")
-        members = getattr(type(getattr(target, name)), "__members__", {})
-        if members and value not in members:
-            raise UsageError(f"'{name}' cannot be '{value}'", hint=f"known: {', '.join(members)}")
-        try:
-            setattr(target, name, members[value] if members else value)
-        except TypeError as error:
-            raise UsageError(f"{kind} option '{name}' cannot be {value!r}") from error
 
 
 def _describe(session: Any) -> dict[str, Any]:
