@@ -153,7 +153,7 @@ def save_feeds(arrays: Mapping[str, Array], folder: Path) -> SavedFeeds:
 
 
 def worker_task(candidate: Candidate, feeds: SavedFeeds, conditions: Conditions) -> Task:
-    """What the worker is told."""
+    """The worker's task."""
     return Task(
         str(candidate.path),
         feeds,

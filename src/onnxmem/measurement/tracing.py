@@ -68,12 +68,12 @@ def trace(
         ranges=ranges or {},
         seed=seed,
     )
-    made = make_feeds(read_signature(path), scenario)
-    feeds = made.arrays
+    generated = make_feeds(read_signature(path), scenario)
+    feeds = generated.arrays
     try:
         run = record(str(path), feeds, time_limit=deadline.left)
     except ModelError as error:
-        raise ModelError(str(error), hint=error.hint or made.described().assumptions) from error
+        raise ModelError(str(error), hint=error.hint or generated.described().assumptions) from error
     tracing = Tracing(
         model=path.name,
         inputs={name: tuple(array.shape) for name, array in feeds.items()},
