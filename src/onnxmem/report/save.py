@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 from onnxmem import files
@@ -15,9 +16,9 @@ from onnxmem.report.report import Report
 RENDERERS = {".html": render_html, ".md": render_markdown, ".txt": render_text, ".json": render_json}
 
 
-def save_report(report: Report, path: Path) -> None:
+def save_report(report: Report, path: str | PathLike[str]) -> None:
     """Write a report, whole or not at all."""
-    render = RENDERERS.get(path.suffix.lower())
-    if render is None:
-        raise UsageError(f"cannot write a report as '{path.name}'", hint=f"end the name in {', '.join(RENDERERS)}")
-    files.write_text(path, render(report))
+    target = Path(path)
+    if target.suffix.lower() not in RENDERERS:
+        raise UsageError(f"cannot write a report as '{target.name}'", hint=f"end the name in {', '.join(RENDERERS)}")
+    files.write_text(target, RENDERERS[target.suffix.lower()](report))
