@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 
-from onnxmem.comparison.advice import HEADROOM, WhatIf, advise
+from onnxmem.comparison.advice import HEADROOM, Advice, advise, smallest
 from onnxmem.comparison.candidate import Candidate, parse_candidates
-from onnxmem.comparison.comparison import Comparison, peak_of
-from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.fits import Fit, fit
+from onnxmem.comparison.comparison import Comparison
 from onnxmem.comparison.parity import TOLERANCE, Parity, judge_parity, read_outputs
-from onnxmem.comparison.result import Result, result_of
-from onnxmem.comparison.rows import make_rows, undecided_sizes
-from onnxmem.comparison.sizes import Asked, OpenShape, Size, make_sizes
-from onnxmem.comparison.trials import Conditions, Lives, OnLife, live, live_on, prepare
+from onnxmem.comparison.result import CandidateResult, result_of
+from onnxmem.comparison.rows import undecided_sizes
+from onnxmem.comparison.sizes import OpenShape, Request, Size, make_sizes
+from onnxmem.comparison.trials import CandidateTrials, Conditions, Schedule, prepare
 from onnxmem.comparison.twins import export_twin, twin_path
 from onnxmem.comparison.what_if import try_mode, try_order
 from onnxmem.environment import read_environment
-from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.errors import ModelError, OnnxmemError, UsageError
+from onnxmem.folders import temporary_folder
+from onnxmem.progress import OnProgress, Progress
 from onnxmem.torch.model import FACTORY, PROGRAM
 
 
 def compare(
-    candidates: Iterable[str | Path],
+    candidates: Iterable[str | PathLike[str]],
     *,
     shapes: Mapping[str, OpenShape | Sequence[OpenShape]] | None = None,
     dims: Mapping[str, int] | None = None,
     sizes: Sequence[int] = (),
-    inputs: Path | str | None = None,
+    inputs: str | PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     dtypes: Mapping[str, str] | None = None,
     seed: int = 0,
-    weights: Path | str | None = None,
-    export: bool | Path | str = False,
+    weights: str | PathLike[str] | None = None,
+    export: bool | str | PathLike[str] = False,
     runs: int = 5,
     repeat: int = 5,
     repeat_limit: int | None = None,
@@ -45,11 +45,11 @@ def compare(
     tolerance: float = TOLERANCE,
     headroom: float = HEADROOM,
     advice: bool = True,
-    on_life: OnLife | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Comparison:
     """Compare: `compare(["a.onnx", "net:make"], weights="a.pth", shapes={"x": (1, 3, "N", "N")}, sizes=(256, 512))`.
 
-    Each life is a fresh process, and candidates take turns, `repeat` times. Rows that this does not decide are measured
+    Each trial is a fresh process; candidates take turns, `repeat` times. Rows that this does not decide are measured
     again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). `export` makes
     the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that
     fails is a result: look at `failure`.
@@ -60,49 +60,44 @@ def compare(
     if limit < repeat:
         raise UsageError(f"the limit of {limit} repetitions is below the {repeat} that are asked for")
     chosen = parse_candidates(candidates, weights=None if weights is None else Path(weights))
-    asked = Asked(
-        {name: _several(shape) for name, shape in (shapes or {}).items()},
-        dims or {},
-        tuple(sizes),
-        None if inputs is None else Path(inputs),
-        ranges or {},
-        dtypes or {},
-        seed,
+    request = Request(
+        shapes={name: _several(shape) for name, shape in (shapes or {}).items()},
+        dims=dims or {},
+        sizes=tuple(sizes),
+        inputs=None if inputs is None else Path(inputs),
+        ranges=ranges or {},
+        dtypes=dtypes or {},
+        seed=seed,
     )
     if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
         raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
-    given = Conditions(runs, repeat, limit, threads, timeout, memory_limit)
-    say = on_life or (lambda _text: None)
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        folder = Path(temporary)
+    conditions = Conditions(
+        runs=runs, repeat=repeat, repeat_limit=limit, threads=threads, timeout=timeout, memory_limit=memory_limit
+    )
+    progress: OnProgress = on_progress or (lambda _: None)
+    with temporary_folder() as folder:
         everyone = prepare(chosen)
-        made = _sizes(everyone, asked)
-        twins = _twins(everyone, made, folder if export is True else Path(export), say) if export else {}
-        live(everyone, made, given, folder, say)
-        results = tuple(result_of(lives, made) for lives in everyone)
-        parity = _parity(everyone, results, tolerance)
-        rows = make_rows(results, made, parity)
+        made = _sizes(everyone, request)
+        twins = _twins(everyone, made, folder if export is True else Path(export), progress) if export else {}
+        schedule = Schedule(everyone, conditions, folder, progress)
+        schedule.run(made)
+        results = _results(everyone, made)
+        comparison = Comparison(
+            candidates=results,
+            sizes=tuple(size.described() for size in made),
+            parity=_parity(everyone, results, tolerance),
+            advice=(),
+            conditions=conditions,
+            exported=twins,
+            environment=read_environment(next((each.onnxruntime for each in everyone if each.onnxruntime), None)),
+        )
         done = repeat
         # Looked at after twice as many rounds, not after each: the more often one looks, the more often chance decides.
-        while done < limit and (open_ := undecided_sizes(rows, made)):
+        while done < limit and (undecided := undecided_sizes(comparison.rows, made)):
             before, done = done, min(2 * done, limit)
-            live_on(everyone, open_, given, folder, say, range(before, done))
-            results = tuple(result_of(lives, made) for lives in everyone)
-            rows = make_rows(results, made, parity)
-        what_ifs = _what_ifs(everyone, results, parity, made, given, folder, say) if advice else []
-    fits = _fits(results)
-    versions = (trial.onnxruntime for lives in everyone for trials in lives.trials.values() for trial in trials)
-    return Comparison(
-        results,
-        made,
-        parity,
-        rows,
-        fits,
-        advise(results, parity, fits, what_ifs, headroom=headroom),
-        given,
-        read_environment(next((version for version in versions if version), None)),
-        twins,
-    )
+            schedule.run_more(undecided, range(before, done))
+            comparison = replace(comparison, candidates=_results(everyone, made))
+        return replace(comparison, advice=_advice(comparison, schedule, made, headroom, tried=advice))
 
 
 def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
@@ -112,77 +107,69 @@ def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
     return [tuple(shape)]  # type: ignore[arg-type]
 
 
-def _sizes(everyone: Sequence[Lives], asked: Asked) -> tuple[Size, ...]:
+def _sizes(everyone: Sequence[CandidateTrials], request: Request) -> tuple[Size, ...]:
     """The sizes, by what an ONNX candidate says about its inputs; none where nobody is left to be fed."""
-    if all(lives.failure for lives in everyone):
+    unreadable = [trials.failure for trials in everyone if trials.failure]
+    if len(unreadable) == len(everyone):
         return ()
     try:
-        return make_sizes(asked, next((lives.signature for lives in everyone if lives.signature), None))
+        return make_sizes(request, next((trials.signature for trials in everyone if trials.signature), None))
     except UsageError as error:
-        # The one that cannot be read may be the one that would have said it.
-        lost = "".join(f"; {lives.failure}" for lives in everyone if lives.failure)
-        raise UsageError(f"{error}{lost}", hint=error.hint) from error
+        if not unreadable:
+            raise
+        # The one that cannot be read may be the one that would have told what is fed: it comes first.
+        raise ModelError(f"{'; '.join(unreadable)}; and {error}", hint=error.hint) from error
 
 
 def _exportable(candidate: Candidate) -> bool:
     return candidate.source is not None and candidate.source.form in (FACTORY, PROGRAM)
 
 
-def _twins(everyone: list[Lives], sizes: Sequence[Size], folder: Path, say: OnLife) -> dict[str, str]:
+def _twins(
+    everyone: list[CandidateTrials], sizes: Sequence[Size], folder: Path, progress: OnProgress
+) -> dict[str, str]:
     """Make the ONNX twin of each PyTorch candidate, and let it take part."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder '{folder}': {error.strerror}") from error
     twins: dict[str, str] = {}
-    for original in [lives for lives in everyone if lives.failure is None and _exportable(lives.candidate)]:
+    for original in [trials for trials in everyone if trials.failure is None and _exportable(trials.candidate)]:
         target = twin_path(original.candidate, folder)
-        say(f"exporting {original.candidate.name}")
+        progress(Progress(f"exporting {original.candidate.name}"))
         try:
             twin = export_twin(original.candidate, sizes, target)
-            (lives,) = prepare([twin])
+            (trials,) = prepare([twin])
         except OnnxmemError as error:
-            lives = Lives(Candidate(target.name, "onnx", target), failure=str(error))
-        if any(other.candidate.name == lives.candidate.name for other in everyone):
-            lives.candidate = replace(lives.candidate, name=f"{lives.candidate.name} (exported)")
-        twins[lives.candidate.name] = original.candidate.name
-        everyone.append(lives)
+            trials = CandidateTrials(Candidate(target.name, "onnx", target), failure=str(error))
+        if any(other.candidate.name == trials.candidate.name for other in everyone):
+            trials.candidate = replace(trials.candidate, name=f"{trials.candidate.name} (exported)")
+        twins[trials.candidate.name] = original.candidate.name
+        everyone.append(trials)
     return twins
 
 
-def _parity(everyone: Sequence[Lives], results: Sequence[Result], tolerance: float) -> Parity:
-    outputs = {}
-    for lives, result in zip(everyone, results, strict=True):
-        if result.failure is None:
-            saved = {size: trials[0].facts.get("saved", ()) for size, trials in lives.trials.items()}
-            outputs[result.name] = {size: read_outputs(each) for size, each in saved.items()}
+def _results(everyone: Sequence[CandidateTrials], sizes: Sequence[Size]) -> tuple[CandidateResult, ...]:
+    return tuple(result_of(trials, sizes) for trials in everyone)
+
+
+def _parity(everyone: Sequence[CandidateTrials], results: Sequence[CandidateResult], tolerance: float) -> Parity:
+    outputs = {
+        result.name: {size: read_outputs(own[0].saved) for size, own in trials.by_size.items()}
+        for trials, result in zip(everyone, results, strict=True)
+        if result.failure is None
+    }
     return judge_parity(outputs, tolerance)
 
 
-def _what_ifs(
-    everyone: Sequence[Lives],
-    results: Sequence[Result],
-    parity: Parity,
-    sizes: Sequence[Size],
-    given: Conditions,
-    folder: Path,
-    say: OnLife,
-) -> list[WhatIf]:
-    good = [(r, lives) for r, lives in zip(results, everyone, strict=True) if r.ok and parity.agrees(r.name)]
-    if not good:
-        return []
-    result, lives = min(good, key=lambda pair: peak_of(pair[0]))
-    if lives.candidate.kind != "onnx":
-        return []
-    say(f"trying changes to {result.name}")
-    return [*try_mode(lives, result, sizes[-1], given, folder), *try_order(lives, sizes[-1])]
-
-
-def _fits(results: Sequence[Result]) -> tuple[Fit, ...]:
-    found = []
-    for result in results:
-        points = [(at.size.elements, at.peak.median) for at in result.at if isinstance(at.peak, Figure)]
-        made = fit(result.name, points)
-        if made:
-            found.append(made)
-    return tuple(found)
+def _advice(
+    comparison: Comparison, schedule: Schedule, sizes: Sequence[Size], headroom: float, *, tried: bool
+) -> tuple[Advice, ...]:
+    """What follows; with `tried`, changes to the smallest candidate are tried, too."""
+    best = smallest(comparison.candidates, comparison.parity)
+    trials = next((each for each in schedule.everyone if best and each.candidate.name == best.name), None)
+    changes = []
+    if tried and best and trials and best.kind == "onnx":
+        schedule.on_progress(Progress(f"trying changes to {best.name}"))
+        changes = [*try_mode(trials, best, sizes[-1], schedule), *try_order(trials, sizes[-1])]
+    return advise(comparison.candidates, comparison.parity, comparison.rows, comparison.fits, changes, headroom=headroom)
