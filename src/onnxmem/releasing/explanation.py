@@ -41,7 +41,7 @@ def explain_release(ladder: Ladder) -> tuple[str, ...]:
         return (f"What {ladder.model} took cannot be told here: {reason}.",)
     if brought <= 0:
         return (f"{ladder.model} took no memory that could be measured.",)
-    answer = f"{came_back(returned, brought)} of the {format_bytes(brought)} that {ladder.model} brought came back"
+    answer = f"{came_back(returned / brought)} of the {format_bytes(brought)} that {ladder.model} brought came back"
     remains = f"; {format_bytes(brought - returned)} remain{_where(ladder)}" if returned < brought else ""
     return (
         f"{answer} without ending the process{remains}.",
@@ -52,9 +52,9 @@ def explain_release(ladder: Ladder) -> tuple[str, ...]:
     )
 
 
-def came_back(returned: int, brought: int) -> str:
+def came_back(fraction: float) -> str:
     """The part that came back: 100.0% is all of it, never a rounded 99.96%."""
-    return f"{math.floor(returned / brought * 1000) / 10 if returned < brought else 100.0:.1f}%"
+    return f"{math.floor(round(fraction * 1000, 6)) / 10:.1f}%"
 
 
 def _freed(ladder: Ladder, brought: int) -> str:

@@ -17,6 +17,7 @@ from onnxmem.measurement.probes import Reading
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.system import System, read_system
+from onnxmem.releasing.explanation import came_back
 from onnxmem.releasing.release import Released, amount, release
 from onnxmem.result import Result
 from onnxmem.session.isolated.worker import said
@@ -102,7 +103,7 @@ class Tracking(Result):
                 "Released: the session is destroyed and the allocator trimmed; which part of its memory came back "
                 f"cannot be told, because {fraction.reason}."
             )
-        back = f"{fraction:.1%} of the {amount(self.brought)} of anonymous memory that the model brought came back"
+        back = f"{came_back(fraction)} of the {amount(self.brought)} of anonymous memory that the model brought came back"
         if fraction >= _GOOD:
             return f"Released: {back}."
         return (
