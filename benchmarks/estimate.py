@@ -23,10 +23,8 @@ import onnx
 from benchmarks.real_models import FetchError, feeds, fetch, find
 from onnxmem import zoo
 from onnxmem.estimation.estimate import estimate
-from onnxmem.model.model import Model
 from onnxmem.placement.problem import Problem
 from onnxmem.placement.strategies import solve
-from onnxmem.schedule.scheduled import Question
 
 REAL = ("det", "rec", "nsfw", "light_densenet121", "light_inception_v2", "tiny_pron")
 ZOO = {"resnet50": "image=1x3x224x224", "densenet121": "image=1x3x224x224", "unet": "image=1x3x512x512"}
@@ -48,7 +46,7 @@ def row(what: str, size: str, spread: tuple[float, float, float], asked: str) ->
 
 
 def estimated(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
-    estimate(Model.open(path), Question(shapes=shapes, dims={}), time_limit=1.0)
+    estimate(path, shapes=shapes)
 
 
 def main() -> None:

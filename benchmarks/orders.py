@@ -82,7 +82,7 @@ def models(wanted: str) -> Iterator[tuple[str, Graph, Workload]]:
 
 
 def laid_out(model: Model, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph, Workload]:
-    question = Question(shapes=shapes, dims={}, level="extended", order="ort-priority")
+    question = Question(shapes=shapes, level="extended", order="ort-priority")
     scheduled = schedule(model, question)
     memory = memory_of(scheduled.graph, Rules(), number=lambda size: size if isinstance(size, int) else 0)
     return scheduled.graph, memory.workload

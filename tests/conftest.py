@@ -6,9 +6,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 from benchmarks import real_models
+from onnxmem import zoo
+from onnxmem.packing.pack import pack
 
 # Started in the background of a shell, tests inherit that Ctrl-C is ignored; so would the processes they press it in.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,3 +28,19 @@ def real_model() -> Callable[[str], Path]:
             pytest.skip(str(error))
 
     return fetch
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four MatMuls: 4 MiB of weights, all of which kernels pack."""
+    path = tmp_path_factory.mktemp("models") / "chain.onnx"
+    onnx.save(zoo.build("matmul", layers=4, width=512), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def packed(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its package. Tests that spoil it copy it first."""
+    folder = tmp_path_factory.mktemp("packages") / "chain.pack"
+    pack(chain, folder)
+    return folder

@@ -16,12 +16,16 @@ from onnxmem.errors import SessionLost as SessionLost
 from onnxmem.errors import UsageError as UsageError
 from onnxmem.estimation.estimate import Estimate as Estimate
 from onnxmem.estimation.estimate import estimate as estimate
+from onnxmem.estimation.planning import Planning as Planning
+from onnxmem.estimation.planning import plan as plan
 from onnxmem.measurement.measure import measure as measure
 from onnxmem.measurement.measurement import Measurement as Measurement
 from onnxmem.model.model import Model as Model
+from onnxmem.packing.convert import Converted as Converted
 from onnxmem.packing.convert import convert as convert
 from onnxmem.packing.pack import pack as pack
 from onnxmem.packing.pack import repack as repack
+from onnxmem.packing.packed import Packed as Packed
 from onnxmem.placement.plan import Plan as Plan
 from onnxmem.placement.problem import Buffer as Buffer
 from onnxmem.placement.problem import Problem as Problem

@@ -1,8 +1,12 @@
-"""Writing folders so that a kill at any moment leaves the old one or the new one, never half of either."""
+"""Folders that are written whole or not at all, and folders for the time being that are not left behind.
+
+Both are locked while they are used, so that the next call can tell those that a killed process left, and remove them.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import shutil
@@ -11,10 +15,74 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from onnxmem.errors import UsageError
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+# Nobody else names a folder like this: what is not locked is removed.
+_TEMPORARY = "onnxmem.tmp-"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
+    """A private folder, in the system's temporary directory or beside a file, that is gone when the block ends.
+
+    Also by Ctrl-C, and by SIGTERM where that is turned into an exception, as on the command line. A kill leaves the
+    folder, and the next call removes it.
+    """
+    parent = _parent(beside)
+    _clear(parent, _TEMPORARY)
+    while True:
+        try:
+            folder = Path(tempfile.mkdtemp(dir=parent, prefix=_TEMPORARY))
+        except OSError as error:
+            raise _no_room(parent, beside, error) from error
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            break
+        os.close(lock)  # another process was clearing just now, and faster
+    try:
+        yield folder
+    except OSError as error:
+        # NumPy says only how much it could not write.
+        if error.errno in _FULL or (error.errno is None and shutil.disk_usage(parent).free < 2**20):
+            raise _no_room(parent, beside, error) from error
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
+def temporary_file() -> Iterator[IO[bytes]]:
+    """A file without a name, gone with whoever has it open."""
+    parent = _parent(None)
+    try:
+        file = tempfile.TemporaryFile(dir=parent)  # noqa: SIM115  its errors are not those of the block
+    except OSError as error:
+        raise _no_room(parent, None, error) from error
+    with file:
+        yield file
+
+
+def _parent(beside: Path | None) -> Path:
+    try:
+        return Path(tempfile.gettempdir()) if beside is None else beside.parent
+    except OSError as error:  # it tries them all, and none can be written
+        raise UsageError(
+            "there is no temporary directory that can be written, or all of them are full",
+            hint="set TMPDIR to a folder with room",
+        ) from error
+
+
+def _no_room(parent: Path, beside: Path | None, error: OSError) -> UsageError:
+    if beside is not None:
+        return UsageError(f"cannot write '{beside}': {error.strerror or error}")
+    why = "is full" if error.errno in (*_FULL, None) else f"cannot be written: {error.strerror}"
+    return UsageError(f"the temporary directory '{parent}' {why}", hint="set TMPDIR to a folder with room")
 
 
 @contextmanager
@@ -66,6 +134,8 @@ def _clear(parent: Path, prefix: str) -> None:
         raise UsageError(f"cannot write into '{parent}': {error.strerror}") from error
     for entry in found:
         with suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+                continue
             lock = os.open(entry, os.O_RDONLY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -118,7 +118,7 @@ def test_real_models_pack(real_model: Callable[[str], Path], tmp_path: Path, key
     path = real_model(key)
     np.savez(tmp_path / "feeds.npz", **feeds(find(key)))
     made = pack(path, tmp_path / "p", inputs=tmp_path / "feeds.npz").manifest
-    assert made.verified["reference"] == "stock"
+    assert made.verified.reference == "stock"
     assert made.weights.raw > 2**20
 
 
@@ -126,5 +126,5 @@ def test_real_models_pack(real_model: Callable[[str], Path], tmp_path: Path, key
 def test_a_real_detector_in_a_better_order(real_model: Callable[[str], Path], tmp_path: Path) -> None:
     """PP-OCR's detector needs 44.5 MiB as it comes, and 37.5 in the best order."""
     made = pack(real_model("det"), tmp_path / "p", order="best", shapes={"x": (1, 3, 640, 640)}).manifest
-    assert made.order is not None and made.order["verified"]
-    assert made.order["bound_bytes"] <= 38 * 2**20 < 44 * 2**20 <= made.order["default_bound_bytes"]
+    assert made.order is not None and made.order.verified
+    assert made.order.bound <= 38 * 2**20 < 44 * 2**20 <= made.order.default_bound

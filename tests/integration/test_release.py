@@ -22,6 +22,7 @@ from benchmarks.release import cycles, ladder_of
 from onnxmem import zoo
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.measurement.scenario import Scenario
+from onnxmem.progress import Progress
 from onnxmem.releasing.ladder import Ladder, climb
 from onnxmem.releasing.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
 from onnxmem.report.charts.waterfall import summary
@@ -83,9 +84,9 @@ def test_an_arena_can_be_shrunk_while_the_session_lives(tmp_path: Path) -> None:
     ladder = climb(Scenario(path, shapes={"image": (1, 3, 256, 256)}, runs=2))
     gained = freed(ladder)
     assert gained[SHRINK] > gained[CLOSE] and gained[SHRINK] > 50 * MIB
-    assert ladder.facts["clear_cache"] is False
+    assert ladder.released.clear_cache is False
     without = climb(Scenario(path, shapes={"image": (1, 3, 256, 256)}, runs=1, options={"enable_cpu_mem_arena": False}))
-    assert without.facts["shrinkage"] and "could not be shrunk" in " ".join(release_document(without)["explanation"])
+    assert without.released.shrinkage and "could not be shrunk" in " ".join(release_document(without)["explanation"])
 
 
 def test_isolation_gives_back_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,12 +188,12 @@ def test_bad_requests_are_one_sentence(
 
 @pytest.mark.parametrize("phase", ["load", "arena shrinkage", "trim the allocator"])
 def test_a_killed_child_is_an_error_that_says_where(small: Path, phase: str) -> None:
-    def kill(name: str, pid: int) -> None:
-        if name == phase:
-            os.kill(pid, signal.SIGKILL)
+    def kill(progress: Progress) -> None:
+        if progress.stage == phase and progress.pid:
+            os.kill(progress.pid, signal.SIGKILL)
 
     with pytest.raises(ModelError, match=f"killed in phase '{phase}'") as caught:
-        climb(Scenario(small), on_phase=kill)
+        climb(Scenario(small), on_progress=kill)
     assert caught.value.exit_code == 3
 
 

@@ -9,7 +9,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxmem import zoo
-from onnxmem.packing.pack import pack
 
 
 @pytest.fixture(scope="session")
@@ -52,19 +51,3 @@ def strings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     return path
-
-
-@pytest.fixture(scope="session")
-def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four MatMuls: 4 MiB of weights, all of which kernels pack."""
-    path = tmp_path_factory.mktemp("models") / "chain.onnx"
-    onnx.save(zoo.build("matmul", layers=4, width=512), path)
-    return path
-
-
-@pytest.fixture(scope="session")
-def packed(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its package. Tests that spoil it copy it first."""
-    folder = tmp_path_factory.mktemp("packages") / "chain.pack"
-    pack(chain, folder)
-    return folder

@@ -15,8 +15,9 @@ PACKAGE = Path(onnxmem.__file__).parent
 # Each room may import from those before it, and from itself; late imports count like any other.
 LAYERS = [
     {"errors", "unknown", "_native"},
-    {"units"},
-    {"files", "folders", "documents", "process", "progress"},
+    {"units", "deadline"},
+    {"files", "folders", "documents", "progress"},
+    {"process"},
     {"environment"},
     {"result"},
     {"model"},

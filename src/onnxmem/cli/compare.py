@@ -10,7 +10,6 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
-from onnxmem.progress import Progress
 
 
 def compare(
@@ -109,7 +108,7 @@ def compare(
             tolerance=tolerance,
             headroom=headroom / 100,
             advice=advice,
-            on_life=lambda stage: step(Progress(stage)),
+            on_progress=step,
         )
     if has_figures(result):
         output.draw(lambda: scaling_chart(result.document()))

@@ -28,10 +28,9 @@ def convert(
 
     check_writable(output, (), (model,))
     with progress(f"converting {model.name}"):
-        files = run(model, to, output, force=force)
+        converted = run(model, to, output, force=force)
     if json:
-        listed = [{"path": str(file), "bytes": file.stat().st_size} for file in files]
-        print_json({"schema": "onnxmem.convert/1", "model": model.name, "to": to, "files": listed})
+        print_json(converted.document())
     else:
-        for file in files:
-            typer.echo(f"{file}  {format_bytes(file.stat().st_size)}")
+        for file in converted.files:
+            typer.echo(f"{file.path}  {format_bytes(file.size)}")

@@ -37,7 +37,7 @@ def demo(
 
     from onnxmem import zoo  # noqa: PLC0415
     from onnxmem.errors import MissingDependency, UsageError, check_extra  # noqa: PLC0415
-    from onnxmem.estimation.estimate import estimate  # noqa: PLC0415
+    from onnxmem.estimation.estimate import compute_estimate, estimate  # noqa: PLC0415
     from onnxmem.files import replacing  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
@@ -61,15 +61,15 @@ def demo(
         with replacing(path) as temporary:
             onnx.save(zoo.build("unet"), temporary)
         model = Model.open(path)
-        symbolic = estimate(model, Question(shapes={}, dims={}), ["best"])
-        result = estimate(model, Question(shapes={"image": SHAPE}, dims={}))
+        symbolic = estimate(model, strategies=["best"])
+        result, _, placed = compute_estimate(model, Question(shapes={"image": SHAPE}))
         results = [document_of(result), *_observe(path, step)]
         step(Progress("making the report"))
         report = make_report(results, "A U-Net at 512 × 512 pixels")
         drawn: list[Path] = []
         try:
             check_extra("report")
-            save_chart(memory_map(result.best, title=result.scheduled.title), picture)
+            save_chart(memory_map(placed, title=result.about.title), picture)
             save_report(report, page)
             drawn = [picture, page]
         except MissingDependency as error:
@@ -81,13 +81,13 @@ def demo(
         return
     found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
     saved = stock_against_planned([document for document in results if document["schema"] == MEASURED])
-    print_text(demo_text(result, symbolic.formula, found, saved, drawn))
+    print_text(demo_text(result, placed, symbolic.formula, found, saved, drawn))
 
 
 def _observe(path: Path, step: OnProgress) -> list[Document]:
     """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
-    from onnxmem.measurement.measure import measure  # noqa: PLC0415
+    from onnxmem.measurement.measure import measure_scenario as measure  # noqa: PLC0415
     from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
     from onnxmem.releasing.ladder import climb  # noqa: PLC0415
     from onnxmem.report.build import document_of  # noqa: PLC0415

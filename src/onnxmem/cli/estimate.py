@@ -25,7 +25,7 @@ def estimate(
             help="Only these strategies; package.module:function for your own.",
         ),
     ] = None,
-    time_limit: options.TimeLimit = 5.0,
+    time_limit: options.TimeLimit = 20.0,
     tensors: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every tensor: type, size, lifetime, offset.")
     ] = None,
@@ -34,11 +34,10 @@ def estimate(
 
     Weights, activations by strategy, the formula for any size, and what is alive at the peak.
     """
-    from onnxmem.estimation.estimate import estimate as run  # noqa: PLC0415
+    from onnxmem.estimation.estimate import compute_estimate  # noqa: PLC0415
     from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.placement.strategies import STRATEGIES, find  # noqa: PLC0415
-    from onnxmem.report.documents import estimate_document  # noqa: PLC0415
     from onnxmem.report.text import estimate_text  # noqa: PLC0415
 
     output.check(model, graph.inputs)
@@ -49,7 +48,7 @@ def estimate(
         for name in strategy or ():
             find(name)
     with progress(f"estimating {model.name}"):
-        result = run(Model.open(model), question, strategy or STRATEGIES, time_limit=time_limit)
+        result, scheduled, best = compute_estimate(Model.open(model), question, strategy or STRATEGIES)
     if tensors is not None:
-        write_tensors(result, tensors)
-    output.show(estimate_document(result), estimate_text(result))
+        write_tensors(scheduled, best, tensors)
+    output.show(result.document(), estimate_text(result))

@@ -9,7 +9,6 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
-from onnxmem.progress import Progress
 
 
 def measure(
@@ -48,10 +47,10 @@ def measure(
             timeout=time_limit,
             memory_limit=limit,
             nodes=nodes,
-            on_phase=lambda name, pid: step(Progress(name, pid=pid)),
+            on_progress=step,
         )
     output.draw(lambda: timeline_chart(result.document()))
     output.show(result.document(), measure_text(result))
     if not result.verdict.ok:
-        tell(f"the process {ending(result)}")
+        tell(f"the process {ending(result)}", result.verdict.hint)
         raise typer.Exit(3)

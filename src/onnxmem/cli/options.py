@@ -33,9 +33,9 @@ def _orders() -> tuple[str, ...]:
 
 
 def _strategies() -> tuple[str, ...]:
-    from onnxmem.placement.strategies import OPTIONAL, STRATEGIES  # noqa: PLC0415
+    from onnxmem.placement.strategies import JOINT, OPTIONAL, STRATEGIES  # noqa: PLC0415
 
-    return STRATEGIES + OPTIONAL
+    return (*STRATEGIES, *OPTIONAL, JOINT)
 
 
 complete_mode, complete_order, complete_strategy = map(_complete, (_modes, _orders, _strategies))
@@ -163,17 +163,12 @@ class Graph:
         bool, typer.Option("--count-inputs", help="Count the tensors that the caller feeds, too.")
     ] = False
 
-    def question(self, model: Path, alignment: int | None, time_limit: float) -> Question:
+    def question(self, model: Path, alignment: int | None, time_limit: float, seed: int = 0) -> Question:
         """As the library's question."""
-        from onnxmem.errors import UsageError  # noqa: PLC0415
         from onnxmem.model.bindings import read_feed_shapes  # noqa: PLC0415
-        from onnxmem.schedule.orders import check_order_name  # noqa: PLC0415
         from onnxmem.schedule.scheduled import ALIGNMENT, Question  # noqa: PLC0415
         from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 
-        check_order_name(self.order)
-        if alignment is not None and alignment < 1:
-            raise UsageError(f"alignment must be at least 1, not {alignment}")
         fed = read_feed_shapes(self.inputs) if self.inputs else {}
         return Question(
             shapes={**fed, **parse.parse_shapes(self.shape, model)},
@@ -184,7 +179,8 @@ class Graph:
             order=self.order,
             rules=Rules(alias=self.alias, in_place=self.in_place, inputs=self.count_inputs),
             alignment=ALIGNMENT if alignment is None else alignment,
-            search_time_limit=time_limit,
+            time_limit=time_limit,
+            seed=seed,
         )
 
 

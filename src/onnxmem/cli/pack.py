@@ -64,7 +64,8 @@ def pack(
     from onnxmem.model.bindings import parse_shapes  # noqa: PLC0415
     from onnxmem.packing.pack import pack as write  # noqa: PLC0415
     from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
-    from onnxmem.report.packages import package_document, package_text  # noqa: PLC0415
+    from onnxmem.packing.packed import Packed  # noqa: PLC0415
+    from onnxmem.report.packages import package_text  # noqa: PLC0415
     from onnxmem.session.package import open_package, verify_package  # noqa: PLC0415
 
     if output == Path():
@@ -88,31 +89,13 @@ def pack(
                 done += count
                 step(Progress(output.name, done, total, "bytes"))
 
-            package, what = verify_package(output, read), "verified"
+            packed, what = Packed(folder=output, manifest=verify_package(output, read).manifest), "verified"
         elif repack:
-            package, what = (
-                write_again(
-                    output,
-                    model,
-                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
-                    **keywords,
-                ),
-                "packed again",
-            )
+            packed, what = write_again(output, model, on_progress=step, **keywords), "packed again"
         else:
             assert model is not None
-            package, what = (
-                write(
-                    model,
-                    output,
-                    mode,
-                    force=force,
-                    progress=lambda stage, done, total: step(Progress(stage, done, total, "bytes")),
-                    **keywords,
-                ),
-                "packed",
-            )
+            packed, what = write(model, output, mode, force=force, on_progress=step, **keywords), "packed"
     if json:
-        print_json(package_document(package))
+        print_json(packed.document())
     else:
-        print_text(package_text(package, what))
+        print_text(package_text(packed.package, what))

@@ -38,52 +38,45 @@ def plan(
         typer.Option(
             metavar="NAME",
             autocompletion=options.complete_strategy,
-            help="naive, greedy_by_size, greedy_by_breadth, first_fit, best_fit, best, cp-sat, or your own as "
-            "package.module:function.",
+            help="naive, greedy_by_size, greedy_by_breadth, first_fit, best_fit, best, cp-sat, model (order and "
+            "placement together, for small models), or your own as package.module:function.",
         ),
     ] = "best",
     capacity: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Fit into this (512MiB, 1048576 …); exit 1 if it does not.")
     ] = None,
     alignment: options.Alignment = None,
-    time_limit: options.TimeLimit = 10.0,
+    time_limit: options.TimeLimit = 20.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Where searches choose at random, begin here.")] = 0,
 ) -> None:
     """Plan where every buffer lies, and prove how good that is.
 
     The buffers are those of a model, or of a CSV in the form that public placement problems have.
     """
+    from onnxmem.estimation.planning import compute_plan  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
-    from onnxmem.placement.strategies import find, solve  # noqa: PLC0415
+    from onnxmem.placement.strategies import JOINT, find  # noqa: PLC0415
     from onnxmem.placement.table import is_table, read_problem, write_plan  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
-    from onnxmem.report.documents import plan_document  # noqa: PLC0415
     from onnxmem.report.text import plan_text  # noqa: PLC0415
-    from onnxmem.schedule.scheduled import schedule  # noqa: PLC0415
 
     output.check(source, graph.inputs, table=True)
-    with parse.modules_here():
-        find(strategy)
+    table = is_table(source)
+    if strategy != JOINT or table:
+        with parse.modules_here():
+            find(strategy)
     limit = parse.parse_size(capacity)
-    scheduled = None
-    if is_table(source):
+    if table:
         _refuse_graph_options(context, source)
-        problem = read_problem(source, alignment=1 if alignment is None else alignment)
-    else:
-        question = graph.question(source, alignment, time_limit)
-        with progress(f"reading {source.name}"):
-            scheduled = schedule(Model.open(source), question)
-        problem = scheduled.problem
-    problem = problem.with_capacity(limit)
-    with progress(f"planning {len(problem)} buffers"):
-        result = solve(problem, strategy, time_limit=time_limit, seed=seed)
-    title = scheduled.title if scheduled else source.name
+    question = graph.question(source, alignment, time_limit, seed)
+    with progress(f"planning {source.name}"):
+        opened = read_problem(source, alignment=1 if alignment is None else alignment) if table else Model.open(source)
+        result, placed, scheduled = compute_plan(opened, question, strategy, limit, source.name if table else "")
     steps = [step.label for step in scheduled.timeline.steps] if scheduled else None
     spans = scheduled.timeline.spans if scheduled else None
     shapes = ["×".join(map(str, span.tensors[0].shape or ())) for span in spans] if spans else None
-    output.draw(lambda: memory_map(result, title=title, step_names=steps, dims=shapes))
-    document = plan_document(result, scheduled, source.name)
-    output.show(document, plan_text(result, scheduled, source.name), table=lambda path: write_plan(result, path))
+    output.draw(lambda: memory_map(placed, title=result.title, step_names=steps, dims=shapes))
+    output.show(result.document(), plan_text(result, placed), table=lambda path: write_plan(placed, path))
     if not result.fits:
         raise typer.Exit(1)
 

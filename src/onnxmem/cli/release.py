@@ -9,7 +9,6 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress
 from onnxmem.cli.output import DrawnOutput
-from onnxmem.progress import Progress
 
 
 def release(
@@ -34,6 +33,6 @@ def release(
     keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": options.mode_for(mode, model)}
     scenario = Scenario(model, **keywords, runs=runs, timeout=time_limit)
     with progress(f"releasing {model.name}") as step:
-        ladder = climb(scenario, on_phase=lambda name, pid: step(Progress(name, pid=pid)))
+        ladder = climb(scenario, on_progress=step)
     output.draw(lambda: waterfall_chart(release_document(ladder)))
     output.show(release_document(ladder), release_text(ladder))

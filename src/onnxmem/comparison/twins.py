@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +10,8 @@ from onnxmem.comparison.candidate import Candidate
 from onnxmem.comparison.sizes import Size
 from onnxmem.comparison.trials import save_feeds
 from onnxmem.errors import ModelError
+from onnxmem.folders import temporary_folder
+from onnxmem.torch.exporting import ExportTask, export
 from onnxmem.torch.model import SCRIPT
 
 # As people call them, for the shapes that people mostly have.
@@ -32,34 +30,16 @@ def export_twin(candidate: Candidate, sizes: Sequence[Size], target: Path, *, ti
         raise ModelError(f"'{candidate.name}' cannot be exported", hint="only a module:factory and a .pt2 can")
     # A dimension of 1 is taken for a constant by the exporter: let it see one that is not, if there is one.
     size = next((each for each in sizes if _differing(sizes) and _visible(each, sizes)), sizes[-1])
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        task = {
-            "source": candidate.source.document(),
-            "feeds": save_feeds(size.arrays, Path(temporary)),
-            "dynamic": dimension_names(sizes),
-            "target": str(target),
-        }
-        command = [sys.executable, "-P", "-m", "onnxmem.torch.exporting"]
-        try:
-            done = subprocess.run(
-                command, input=json.dumps(task).encode(), capture_output=True, timeout=timeout, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ModelError(f"exporting '{candidate.name}' took more than {timeout:g} s") from error
-    try:
-        answer = json.loads(done.stdout)
-    except ValueError as error:
-        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ModelError(f"exporting '{candidate.name}' ended with code {done.returncode}: {last}") from error
-    if "error" in answer:
-        raise ModelError(f"it could not be exported: {answer['error']}")
+    with temporary_folder() as folder:
+        feeds = tuple(save_feeds(size.arrays, folder))
+        export(ExportTask(candidate.source, target, feeds, dimension_names(sizes)), candidate.name, timeout=timeout)
     return Candidate(target.name, "onnx", target)
 
 
-def dimension_names(sizes: Sequence[Size]) -> dict[str, dict[int, str]]:
+def dimension_names(sizes: Sequence[Size]) -> dict[str, dict[str, str]]:
     """Names for the dimensions that stay open, by input and place: equal numbers that vary together are one."""
     varying = _differing(sizes)
-    found: dict[str, dict[int, str]] = {name: {} for name in sizes[0].arrays}
+    found: dict[str, dict[str, str]] = {name: {} for name in sizes[0].arrays}
     columns: dict[tuple[tuple[int, ...], str], str] = {}
     taken: set[str] = set()
     for name, place in varying:
@@ -71,7 +51,7 @@ def dimension_names(sizes: Sequence[Size]) -> dict[str, dict[int, str]]:
         if key not in columns:
             columns[key] = word if word not in taken else f"{name}_{place}"
             taken.add(columns[key])
-        found[name][place] = columns[key]
+        found[name][str(place)] = columns[key]
     return found
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from onnxmem.comparison.advice import ESTIMATED, MEASURED, WhatIf
 from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.result import Result, highest
+from onnxmem.comparison.result import Result
 from onnxmem.comparison.sizes import Size, feeds_for
-from onnxmem.comparison.trials import Conditions, Lives, save_feeds, worker_task
+from onnxmem.comparison.trials import CandidateTrials, Conditions, save_feeds, worker_task
 from onnxmem.errors import OnnxmemError
-from onnxmem.measurement.trial import run_trial
 from onnxmem.model.model import Model
 from onnxmem.schedule.scheduled import Question, schedule
 
@@ -19,35 +18,34 @@ _MODE = "planned"
 _SEARCH = 2.0
 
 
-def try_mode(lives: Lives, result: Result, size: Size, given: Conditions, folder: Path) -> list[WhatIf]:
-    """One more life of a stock candidate, in the mode that works with any file."""
-    candidate, before = lives.candidate, result.at[-1].peak
-    if candidate.mode != "stock" or lives.signature is None:
+def try_mode(trials: CandidateTrials, result: Result, size: Size, given: Conditions, folder: Path) -> list[WhatIf]:
+    """One more trial of a stock candidate, in the mode that works with any file."""
+    candidate, before = trials.candidate, result.at[-1].peak
+    if candidate.mode != "stock" or trials.signature is None:
         return []
     place = Path(tempfile.mkdtemp(dir=folder))
-    feeds = save_feeds(feeds_for(lives.signature, size.arrays), place)
-    task = {**worker_task(candidate, feeds, given), "mode": _MODE}
+    feeds = save_feeds(feeds_for(trials.signature, size.arrays), place)
     try:
-        trial = run_trial(task, timeout=given.timeout, memory_limit=given.memory_limit, model_files=lives.files)
+        trial = trials.run(worker_task(candidate, feeds, given)._replace(mode=_MODE), given)
     except OnnxmemError:
         return []
-    after = highest(trial)
+    after = trial.highest
     if not trial.verdict.ok or not isinstance(after, int) or not isinstance(before, Figure):
         return []
     return [WhatIf("mode", f"Load it in mode {_MODE} ({candidate.name}+{_MODE})", round(before.low - after), MEASURED)]
 
 
-def try_order(lives: Lives, size: Size) -> list[WhatIf]:
+def try_order(trials: CandidateTrials, size: Size) -> list[WhatIf]:
     """What another execution order would save: the bytes alive at the peak, before and after."""
-    path = lives.candidate.path
-    if lives.signature is None or path is None or path.suffix != ".onnx":
+    path = trials.candidate.path
+    if trials.signature is None or path is None or path.suffix != ".onnx":
         return []
-    shapes = {name: array.shape for name, array in feeds_for(lives.signature, size.arrays).items()}
+    shapes = {name: array.shape for name, array in feeds_for(trials.signature, size.arrays).items()}
     try:
         model = Model.open(path)
         peaks = []
         for order in ("ort-default", "best"):
-            question = Question(shapes=shapes, dims={}, order=order, search_time_limit=_SEARCH)
+            question = Question(shapes=shapes, order=order, time_limit=_SEARCH)
             peaks.append(schedule(model, question).problem.peak_step[1])
     except OnnxmemError:
         return []  # advice is extra: that a model cannot be estimated is no reason not to compare it

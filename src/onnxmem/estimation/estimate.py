@@ -1,105 +1,316 @@
-"""How much memory will this model take? Graph + order + plans → Estimate, before anything runs."""
+"""How much memory will this model take? Model + question → Estimate, before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ClassVar
 
+from onnxmem.deadline import Deadline
+from onnxmem.documents import Record, stored
+from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows
 from onnxmem.model.duplicates import Duplicates
-from onnxmem.model.graph import Tensor
 from onnxmem.model.model import Model
+from onnxmem.model.weights import Weight
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.strategies import STRATEGIES, solve
-from onnxmem.result import Shown
-from onnxmem.schedule.formula import Formula, peak_formula
-from onnxmem.schedule.scheduled import Question, Scheduled, graph_of, schedule
-from onnxmem.schedule.timeline import Span, lay_out
+from onnxmem.schedule.formula import Formula, Piece, peak_formula
+from onnxmem.schedule.scheduled import ALIGNMENT, ORDER_SHARE, Question, Scheduled, graph_of, schedule
+from onnxmem.schedule.storages import Rules
+from onnxmem.schedule.timeline import lay_out
+from onnxmem.units import format_bytes
+
+_PLACEMENT_SHARE = 0.25
+"""The part of the time limit that a strategy gets."""
 
 
-@dataclass(frozen=True)
-class Estimate(Shown):
-    """The answer."""
+@dataclass(frozen=True, kw_only=True)
+class DuplicateWeights(Record):
+    """Weights with equal contents, and the bytes of one copy."""
 
-    scheduled: Scheduled
-    plans: tuple[Plan, ...]
-    formula: Formula | None
-    formula_note: str
-    table: tuple[tuple[Mapping[str, int], int], ...]
-    """The formula at a few useful sizes: (dimensions, peak bytes)."""
-    duplicates: tuple[Duplicates, ...]
+    names: tuple[str, ...]
+    size: int = stored("bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsFacts(Record):
+    """The constants of the graph."""
+
+    count: int
+    bytes_by_source: Mapping[str, int]
+    without_fixed_size: tuple[str, ...]
+    """Strings: no figure includes them."""
+    duplicate_bytes: int
+    """What one copy of each would save."""
+    duplicates: tuple[DuplicateWeights, ...]
+
+    @classmethod
+    def of(cls, weights: Sequence[Weight], duplicates: Sequence[Duplicates]) -> WeightsFacts:
+        sources = dict.fromkeys(sorted(weight.source for weight in weights), 0)
+        for weight in weights:
+            sources[weight.source] += weight.size or 0
+        return cls(
+            count=len(weights),
+            bytes_by_source=sources,
+            without_fixed_size=tuple(weight.name for weight in weights if weight.size is None),
+            duplicate_bytes=sum(group.wasted for group in duplicates),
+            duplicates=tuple(DuplicateWeights(names=group.names, size=group.size) for group in duplicates),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyRow(Rated):
+    """The plan of one strategy."""
+
+    name: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> StrategyRow:
+        return cls(
+            name=plan.strategy,
+            peak_bytes=plan.peak,
+            proven_bound_bytes=plan.proven_bound,
+            seconds=plan.seconds,
+            interrupted=plan.interrupted,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakStep(Record):
+    """The step with the most bytes alive, the node that runs there, and the buffers alive, largest first."""
+
+    step: int
+    node: str | None
+    tensors: tuple[BufferRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activations(Record):
+    """All that is computed on the way from the inputs to the outputs."""
+
+    count: int
+    naive_bytes: int
+    """All buffers together, if nothing were ever reused."""
+    lower_bound_bytes: int
+    """The most bytes alive at once: no plan can take less."""
+    strategies: tuple[StrategyRow, ...]
+    placement: tuple[BufferRow, ...] | None
+    """The smallest of the plans."""
+    placement_note: str | None = None
+    peak: PeakStep
+    largest: tuple[BufferRow, ...]
+    unknown: tuple[UnknownTensor, ...]
+
+    @property
+    def best(self) -> StrategyRow:
+        """The smallest of the plans; among equals the last, since strategies are listed from naive to best."""
+        return min(reversed(self.strategies), key=lambda row: row.peak_bytes)
+
+    @classmethod
+    def of(cls, scheduled: Scheduled, plans: Sequence[Plan]) -> Activations:
+        problem, timeline = scheduled.problem, scheduled.timeline
+        step, _ = problem.peak_step
+        placement, note = placement_rows(smallest(plans), scheduled)
+        return cls(
+            count=len(problem),
+            naive_bytes=problem.total,
+            lower_bound_bytes=problem.lower_bound,
+            strategies=tuple(map(StrategyRow.of, plans)),
+            placement=placement,
+            placement_note=note,
+            peak=PeakStep(
+                step=step,
+                node=timeline.steps[step].label if timeline.steps else None,
+                tensors=tuple(BufferRow.of(timeline.spans[index]) for index in problem.live_at(step)),
+            ),
+            largest=tuple(map(BufferRow.of, sorted(timeline.spans, key=lambda s: (-s.bytes, s.lower))[:10])),
+            unknown=tuple(map(UnknownTensor.of, timeline.unknown)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormulaPiece(Record):
+    """One polynomial of the short form, and where it is the peak; None if that depends on several dimensions."""
+
+    text: str = stored("bytes")
+    smallest: int | None = stored("from")
+    largest: int | None = stored("to")
+
+    @classmethod
+    def of(cls, piece: Piece) -> FormulaPiece:
+        return cls(text=piece.text, smallest=piece.smallest, largest=piece.largest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakFormula(Record):
+    """The peak for any size, as text: `text` where `holds_for` is true, and the largest of `general` everywhere."""
+
+    dims: tuple[str, ...]
+    text: str = stored("peak_bytes")
+    holds_for: str
+    multiples: Mapping[str, int]
+    """The short form holds where each of these dimensions is a multiple of its number."""
+    pieces: tuple[FormulaPiece, ...]
+    """The short form, in bytes: the largest of these."""
+    general: tuple[str, ...]
+
+    @classmethod
+    def of(cls, formula: Formula) -> PeakFormula:
+        return cls(
+            dims=formula.symbols,
+            text=formula.text,
+            holds_for=formula.condition,
+            multiples=dict(formula.multiples),
+            pieces=tuple(map(FormulaPiece.of, formula.pieces)),
+            general=tuple(map(str, formula.general)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedPeak(Record):
+    """The formula at one useful size."""
+
+    dims: Mapping[str, int]
+    peak_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Estimate(OnModel):
+    """What a model will take: its weights, its activations by strategy, and the formula behind them."""
+
+    SCHEMA: ClassVar[str] = "onnxmem.estimate/1"
+
+    about: ModelFacts
+    alignment: int
+    weights: WeightsFacts
+    activations: Activations
+    formula: PeakFormula | None
+    formula_note: str | None
+    table: tuple[SizedPeak, ...]
 
     @property
     def weights_bytes(self) -> int:
-        """All constants of the graph, as they lie in memory. Strings, which have no fixed size, are not in it."""
-        return sum(weight.size or 0 for weight in self.scheduled.graph.all_weights())
+        """All constants of the graph, as they lie in memory."""
+        return sum(self.weights.bytes_by_source.values())
 
     @property
-    def best(self) -> Plan:
-        """The smallest of the plans; among equals the last, since strategies are listed from naive to best."""
-        return min(reversed(self.plans), key=lambda plan: plan.peak)
+    def best(self) -> StrategyRow:
+        """The smallest of the plans."""
+        return self.activations.best
 
-    @property
-    def unknown(self) -> tuple[Tensor, ...]:
-        """Tensors whose size cannot be told before the model runs; no figure includes them."""
-        return self.scheduled.timeline.unknown
+    def derived(self) -> Mapping[str, Any]:
+        """The sum of the weights."""
+        return {"weights_bytes": self.weights_bytes}
 
-    @property
-    def largest(self) -> tuple[Span, ...]:
-        """The ten largest buffers."""
-        spans = self.scheduled.timeline.spans
-        return tuple(sorted(spans, key=lambda span: (-span.bytes, span.lower))[:10])
-
-    @property
-    def at_peak(self) -> tuple[int, tuple[Span, ...]]:
-        """The step with the most bytes alive, and what is alive there, largest first."""
-        step, _ = self.scheduled.problem.peak_step
-        alive = self.scheduled.problem.live_at(step)
-        return step, tuple(self.scheduled.timeline.spans[index] for index in alive)
+    def __repr__(self) -> str:
+        plan = f"{format_bytes(self.best.peak_bytes)} by {self.best.name}{', optimal' if self.best.optimal else ''}"
+        return f"<Estimate of {self.about.model}: weights {format_bytes(self.weights_bytes)}, activations {plan}>"
 
 
-def estimate(model: Model, question: Question, strategies: Sequence[str] = STRATEGIES, **options: float) -> Estimate:
-    """Weights, activations by strategy, and the formula behind them where dimensions were left open."""
-    scheduled = schedule(model, question)
-    plans = tuple(solve(scheduled.problem, name, **options) for name in strategies)
-    formula, note = None, ""
-    if scheduled.assumed:
-        formula, note = _formula(model, question, scheduled)
-    table = _table(formula, scheduled) if formula else ()
-    return Estimate(scheduled, plans, formula, note, table, model.duplicates())
+def estimate(
+    model: str | PathLike[str] | Model,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    view: str | None = None,
+    level: str = "all",
+    fix_dims: bool = False,
+    order: str = "ort-default",
+    alias: bool = True,
+    in_place: bool = True,
+    count_inputs: bool = False,
+    alignment: int = ALIGNMENT,
+    strategies: Sequence[str] = STRATEGIES,
+    time_limit: float = 20.0,
+    seed: int = 0,
+) -> Estimate:
+    """How much memory will this model take? `estimate("m.onnx", shapes={"x": (1, 3, 640, 640)})`.
+
+    `shapes` are those of inputs, `dims` numbers for free dimensions; what neither decides is assumed, and the result
+    says so and has a formula for it. `view` is "raw" (the graph as in the file) or "optimized" at a `level` (as ONNX
+    Runtime would run it; the default, if it can load it), with `fix_dims` optimized for just these dimensions. `order`
+    is that of the nodes, `strategies` the names of planners to compare. `alias`, `in_place` and `count_inputs` are what
+    shares memory, and whether inputs count. `time_limit` are the seconds for all of it together.
+    """
+    question = Question(
+        shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
+        dims=dims or {},
+        view=view,
+        level=level,
+        fix_dims=fix_dims,
+        order=order,
+        rules=Rules(alias=alias, in_place=in_place, inputs=count_inputs),
+        alignment=alignment,
+        time_limit=time_limit,
+        seed=seed,
+    )
+    return compute_estimate(model if isinstance(model, Model) else Model.open(model), question, strategies)[0]
 
 
-def _formula(model: Model, question: Question, scheduled: Scheduled) -> tuple[Formula | None, str]:
-    symbolic = graph_of(model, question, scheduled.given)
+def compute_estimate(
+    model: Model, question: Question, strategies: Sequence[str] = STRATEGIES
+) -> tuple[Estimate, Scheduled, Plan]:
+    """The answer, and what it was made from: the model laid out in time, and its smallest plan."""
+    deadline = Deadline(question.time_limit)
+    scheduled = schedule(model, question, deadline)
+    plans = [
+        solve(scheduled.problem, name, time_limit=deadline.share(_PLACEMENT_SHARE), seed=question.seed)
+        for name in strategies
+    ]
+    formula, note = _formula(model, question, scheduled, deadline) if scheduled.assumed else (None, None)
+    result = Estimate(
+        about=ModelFacts.of(scheduled),
+        alignment=scheduled.problem.alignment,
+        weights=WeightsFacts.of(list(scheduled.graph.all_weights()), model.duplicates()),
+        activations=Activations.of(scheduled, plans),
+        formula=PeakFormula.of(formula) if formula else None,
+        formula_note=note,
+        table=_table(formula, scheduled) if formula else (),
+    )
+    return result, scheduled, smallest(plans)
+
+
+def smallest(plans: Sequence[Plan]) -> Plan:
+    """The smallest of the plans; among equals the last, since strategies are listed from naive to best."""
+    return min(reversed(plans), key=lambda plan: plan.peak)
+
+
+def _formula(
+    model: Model, question: Question, scheduled: Scheduled, deadline: Deadline
+) -> tuple[Formula | None, str | None]:
+    symbolic = graph_of(model, question, scheduled.given, deadline)
     timeline = lay_out(
         symbolic,
         question.order,
         question.rules,
         sample=scheduled.assumed,
-        time_limit=question.search_time_limit,
+        time_limit=deadline.share(ORDER_SHARE),
+        seed=question.seed,
     )
-    formula = peak_formula(timeline, time_limit=question.time_limit)
-    if formula is None and timeline.symbols:
+    if not timeline.symbols:
+        return None, "the peak does not depend on the free dimensions"
+    formula = peak_formula(timeline, time_limit=deadline.left)
+    if formula is None:
         return None, "the formula was not found in time"
     more = len(timeline.unknown) - len(scheduled.timeline.unknown)
-    if formula is not None and more > 0:
-        return formula, f"{more} tensors whose size could only be told for numbers are not in the formula"
-    return formula, "" if formula else "the peak does not depend on the free dimensions"
+    note = f"{more} tensors whose size could only be told for numbers are not in the formula" if more > 0 else None
+    return formula, note
 
 
-def _table(formula: Formula, scheduled: Scheduled) -> tuple[tuple[Mapping[str, int], int], ...]:
+def _table(formula: Formula, scheduled: Scheduled) -> tuple[SizedPeak, ...]:
     """The formula where people would try it: each dimension doubled a few times, the others as assumed."""
     base = {name: _to_multiple(n, formula.multiples.get(name, 1)) for name, n in scheduled.assumed.items()}
-    rows: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
     batch = [name for name, n in base.items() if n == formula.multiples.get(name, 1) == 1]
     sizes = [name for name in base if name not in batch]
-    for factor in (1, 2, 4):
-        row = {**base, **{name: base[name] * factor for name in sizes}}
-        rows[tuple(row.items())] = row
-    for factor in (2, 4, 8, 16):
-        row = {**base, **dict.fromkeys(batch, factor)}
-        rows[tuple(row.items())] = row
+    rows = [{**base, **{name: base[name] * factor for name in sizes}} for factor in (1, 2, 4)]
+    rows += [{**base, **dict.fromkeys(batch, factor)} for factor in (2, 4, 8, 16)]
     used = set(formula.symbols)
-    return tuple((row, formula.at({n: v for n, v in row.items() if n in used})) for row in rows.values())
+    unique = {tuple(row.items()): row for row in rows}.values()
+    return tuple(
+        SizedPeak(dims=row, peak_bytes=formula.at({name: n for name, n in row.items() if name in used}))
+        for row in unique
+    )
 
 
 def _to_multiple(number: int, multiple: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from onnxmem.documents import Record
 from onnxmem.errors import UsageError
+from onnxmem.measurement.protocol import SavedFeeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Input, Signature
 from onnxmem.model.bindings import bind, default_dimensions, read_feed_shapes
@@ -50,22 +51,44 @@ class Fed(Record):
     generated: Mapping[str, str]
     """What generated inputs hold; empty if the caller gave the arrays."""
 
+    @property
+    def assumptions(self) -> str:
+        """What was made up and may be why the model fails, and what to give instead; empty if nothing was."""
+        if not self.generated:
+            return ""
+        parts, options = [], []
+        if self.dims.assumed:
+            listed = ", ".join(f"{name}={number}" for name, number in self.dims.assumed.items())
+            parts.append(f"these dimensions were assumed: {listed}")
+            options.append(f"--dim {next(iter(self.dims.assumed))}=N or --shape {self._assumed_input()}=…")
+        numbers = [n for n, array in self.inputs.items() if not array.shape and array.dtype.startswith(("int", "uint"))]
+        if numbers:
+            # A sample rate, a length, a number of steps: a model knows few of them.
+            parts.append(f"'{numbers[0]}' got one of the {self.generated[numbers[0]]}")
+            options.append(f"--range {numbers[0]}=16000:16001 for the value 16000")
+        options.append("--inputs FEEDS.npz with arrays it can run on")
+        return f"{'; '.join(parts) or 'its inputs were generated'}. Give {', or '.join(options)}"
+
+    def _assumed_input(self) -> str:
+        """An input with an open dimension; where several have one, the first."""
+        return next((name for name, array in self.inputs.items() if array.shape), "INPUT")
+
 
 @dataclass(frozen=True)
 class Feeds:
     """Arrays for all inputs, and how their sizes were decided."""
 
     arrays: Mapping[str, Array]
-    given: Mapping[str, int]
-    assumed: Mapping[str, int]
-    generated: Mapping[str, str]
+    given: Mapping[str, int] = field(default_factory=dict)
+    assumed: Mapping[str, int] = field(default_factory=dict)
+    generated: Mapping[str, str] = field(default_factory=dict)
 
     def described(self) -> Fed:
         """The same without the arrays."""
         inputs = {name: ArrayType(str(array.dtype), array.shape) for name, array in self.arrays.items()}
         return Fed(inputs=inputs, dims=Dims(self.given, self.assumed), generated=self.generated)
 
-    def save(self, folder: Path) -> list[tuple[str, str]]:
+    def save(self, folder: Path) -> SavedFeeds:
         """Write each array to a file of its own; names may hold anything, so the files are numbered."""
         saved = []
         for number, (name, array) in enumerate(self.arrays.items()):
@@ -86,11 +109,11 @@ def make_feeds(signature: Signature, scenario: Scenario) -> Feeds:
     given = bind(signature.shapes, shapes=scenario.shapes, dims=scenario.dims)
     assumed = {name: n for name, n in default_dimensions(signature.shapes).items() if name not in given}
     random = np.random.default_rng(scenario.seed)
-    arrays, said = {}, {}
+    arrays, contents = {}, {}
     for value in signature.inputs:
         shape = _numbers(value, {**given, **assumed})
-        arrays[value.name], said[value.name] = _generate(value, shape, scenario.ranges.get(value.name), random)
-    return Feeds(arrays, given, assumed, said)
+        arrays[value.name], contents[value.name] = _generate(value, shape, scenario.ranges.get(value.name), random)
+    return Feeds(arrays, given, assumed, contents)
 
 
 def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:
@@ -113,7 +136,7 @@ def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:
                     f"input '{name}' is {value.dtype}, but '{path.name}' holds {dtype}",
                     hint=f"convert it with array.astype('{value.dtype}') before saving",
                 )
-    return Feeds(arrays, given, {}, {})
+    return Feeds(arrays, given)
 
 
 def _numbers(value: Input, bindings: Mapping[str, int]) -> tuple[int, ...]:
@@ -133,9 +156,10 @@ def _generate(
         if value.dtype in _FLOATS:
             # As images and sound mostly are: small, not negative, and never far from what a network was made for.
             low, high = bounds or (0.0, 1.0)
-            made = np.asarray(random.uniform(low, high, shape), value.dtype)
-            # Rounding to a short type may reach the upper end, which is outside.
-            return np.minimum(made, np.nextafter(np.asarray(high, value.dtype), low)), f"floats in [{low:g}, {high:g})"
+            values = np.asarray(random.uniform(low, high, shape), value.dtype)
+            # Rounding to a short type may reach the upper end, which is outside. Of scalars NumPy makes no arrays.
+            values = np.asarray(np.minimum(values, np.nextafter(np.asarray(high, value.dtype), low)))
+            return values, f"floats in [{low:g}, {high:g})"
         if value.dtype in _INTEGERS:
             # Numbers that select from a table must be in it. Others may be masks, flags or lengths: 0 and 1 are safe.
             bottom, top = (int(bounds[0]), int(bounds[1])) if bounds else (0, value.table or 2)
@@ -143,14 +167,15 @@ def _generate(
             if bottom < held.min or top - 1 > held.max:
                 raise UsageError(f"input '{value.name}' is {value.dtype}, which does not hold [{bottom}, {top})")
             top = max(top, bottom + 1)
-            made = np.asarray(random.integers(bottom, top, shape, dtype=np.int64), value.dtype)
-            return made, f"integers in [{bottom}, {top})"
+            numbers = np.asarray(random.integers(bottom, top, shape, dtype=np.int64), value.dtype)
+            return numbers, f"integers in [{bottom}, {top})"
     except (MemoryError, ValueError, OverflowError) as error:
-        raise UsageError(f"input '{value.name}' cannot be made: {error}") from error
+        raise UsageError(f"input '{value.name}' cannot be generated: {error}") from error
     if value.dtype == "bool":
         return np.asarray(random.integers(0, 2, shape), bool), "true and false"
     if value.dtype == "string":
         return np.full(shape, "text"), "the word 'text'"
     raise UsageError(
-        f"input '{value.name}' is {value.dtype}, which NumPy cannot make", hint="give --inputs, or choose another model"
+        f"input '{value.name}' is {value.dtype}, which NumPy does not have",
+        hint="give --inputs, or choose another model",
     )

@@ -2,103 +2,160 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from onnxmem.environment import read_environment
 from onnxmem.errors import UsageError
-from onnxmem.measurement.feeds import make_feeds
-from onnxmem.measurement.measurement import Measurement
+from onnxmem.folders import temporary_folder
+from onnxmem.measurement.feeds import Fed, make_feeds
+from onnxmem.measurement.measurement import Measurement, shown, thinned
 from onnxmem.measurement.nodes import RuntimeMemory, read_memory, unknown_memory
-from onnxmem.measurement.scenario import Scenario
+from onnxmem.measurement.protocol import FAILED, LOAD, PHASES, SavedFeeds, Task
+from onnxmem.measurement.scenario import Scenario, Setting
 from onnxmem.measurement.signature import read_signature
-from onnxmem.measurement.trial import OnPhase, run_trial
+from onnxmem.measurement.trial import OnPhase, Trial, run_trial
+from onnxmem.progress import OnProgress, Progress
 
 
 def measure(
-    model: Scenario | Path | str,
+    model: str | os.PathLike[str],
     *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    inputs: str | os.PathLike[str] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    mode: str = "stock",
+    runs: int = 5,
     repeat: int = 1,
+    threads: int | None = None,
+    options: Mapping[str, Setting] | None = None,
+    config: Mapping[str, str] | None = None,
+    timeout: float = 600.0,
+    memory_limit: int | None = None,
     nodes: bool = True,
-    on_phase: OnPhase | None = None,
-    **settings: Any,
+    on_progress: OnProgress | None = None,
 ) -> Measurement:
     """Measure a model: `measure("model.onnx", shapes={"x": (1, 3, 640, 640)}, mode="tuned", repeat=3)`.
 
-    `settings` are the fields of a Scenario. Each of `repeat` trials is a process of its own. With `nodes`, one more
-    process runs with ONNX Runtime's profiler to tell which nodes take the memory; no other figure comes from it.
-    `on_phase(name, pid)` is called at the beginning of each phase.
+    Inputs are generated in these shapes and ranges, or read from an .npz file. Each of `repeat` trials is a process of
+    its own, in which the model runs once and then `runs` times. With `nodes`, one more process runs with ONNX
+    Runtime's profiler to tell which nodes take the memory; no other figure comes from it. `options` are attributes of
+    SessionOptions, `config` its configuration entries; `memory_limit` is in bytes, `timeout` in seconds.
 
     That the model crashes, takes too long or more memory than it may is a result: look at `verdict`.
     """
-    if isinstance(model, Scenario):
-        scenario = replace(model, **settings)
-    else:
-        unknown = settings.keys() - Scenario.__dataclass_fields__.keys()
-        if unknown:
-            known = ", ".join(name for name in Scenario.__dataclass_fields__ if name != "model")
-            raise UsageError(f"there is no setting '{min(unknown)}'", hint=f"known: {known}")
-        scenario = Scenario(Path(model), **settings)
+    scenario = Scenario(
+        Path(model),
+        shapes=shapes or {},
+        dims=dims or {},
+        inputs=None if inputs is None else Path(inputs),
+        ranges=ranges or {},
+        seed=seed,
+        mode=mode,
+        runs=runs,
+        threads=threads,
+        options=options or {},
+        config=config or {},
+        timeout=timeout,
+        memory_limit=memory_limit,
+    )
+    return measure_scenario(scenario, repeat=repeat, nodes=nodes, on_progress=on_progress)
+
+
+def measure_scenario(
+    scenario: Scenario, *, repeat: int = 1, nodes: bool = True, on_progress: OnProgress | None = None
+) -> Measurement:
+    """The same for a scenario that is made already."""
     if repeat < 1:
         raise UsageError(f"repeat must be at least 1; it is {repeat}")
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        folder = Path(temporary)
+    fed = feeds.described()
+    trials: list[Trial] = []
+    with temporary_folder() as folder:
         task = worker_task(scenario, feeds.save(folder))
-        trials = []
-        for _ in range(repeat):
-            trials.append(
-                run_trial(
-                    task,
-                    timeout=scenario.timeout,
-                    memory_limit=scenario.memory_limit,
-                    model_files=signature.files,
-                    on_phase=on_phase,
-                )
+        for number in range(repeat):
+            trial = run_trial(
+                task,
+                timeout=scenario.timeout,
+                memory_limit=scenario.memory_limit,
+                model_files=signature.files,
+                on_phase=phase_progress(on_progress, number, repeat),
             )
-            if not trials[-1].verdict.ok:
+            trials.append(with_hint(trial, fed))
+            if not trial.verdict.ok:
                 break
         if not trials[-1].verdict.ok:
             runtime = unknown_memory("the model did not run to the end")
         elif nodes:
+            if on_progress:
+                on_progress(Progress("profiling"))
             runtime = _profile(task, scenario, signature.files, folder)
         else:
             runtime = unknown_memory("it was not asked for")
-    environment = read_environment(trials[-1].onnxruntime)
-    return Measurement(scenario, signature.file_size, feeds.described(), tuple(trials), runtime, environment)
+    return Measurement(
+        scenario=scenario,
+        file_bytes=signature.file_size,
+        fed=fed,
+        trials=tuple(replace(trial, timeline=()) for trial in trials),
+        timeline=thinned(shown(trials).timeline),
+        runtime=runtime,
+        environment=read_environment(trials[-1].onnxruntime),
+    )
 
 
-def worker_task(scenario: Scenario, feeds: list[tuple[str, str]]) -> dict[str, Any]:
+def worker_task(scenario: Scenario, feeds: SavedFeeds) -> Task:
     """What the worker is told."""
-    return {
-        "model": str(scenario.model),
-        "feeds": feeds,
-        "mode": scenario.mode,
-        "runs": scenario.runs,
-        "threads": scenario.threads,
-        "options": dict(scenario.options),
-        "config": dict(scenario.config),
-        "profile": False,
-    }
+    return Task(
+        str(scenario.model),
+        feeds,
+        mode=scenario.mode,
+        runs=scenario.runs,
+        threads=scenario.threads,
+        options=scenario.options,
+        config=scenario.config,
+    )
 
 
-def _profile(task: dict[str, Any], scenario: Scenario, files: tuple[Path, ...], folder: Path) -> RuntimeMemory:
+def phase_progress(on_progress: OnProgress | None, trial: int = 0, trials: int = 1) -> OnPhase | None:
+    """Phases as progress, of all trials together."""
+    if on_progress is None:
+        return None
+    total = len(PHASES) * trials
+
+    def on_phase(name: str, pid: int) -> None:
+        done = len(PHASES) * trial + (PHASES.index(name) if name in PHASES else 0)
+        again = f" ({trial + 1} of {trials})" if trials > 1 else ""
+        on_progress(Progress(f"{name}{again}", done, total, pid=pid))
+
+    return on_phase
+
+
+def with_hint(trial: Trial, fed: Fed) -> Trial:
+    """A model that failed on inputs that nobody chose: the verdict says which they were, and what to give instead."""
+    reached = trial.phase(LOAD) is not None and trial.verdict.phase != LOAD
+    if trial.verdict.kind != FAILED or not reached or not fed.assumptions:
+        return trial
+    return replace(trial, verdict=replace(trial.verdict, hint=fed.assumptions))
+
+
+def _profile(task: Task, scenario: Scenario, files: tuple[Path, ...], folder: Path) -> RuntimeMemory:
     """Run twice more with ONNX Runtime's profiler and node statistics, without the memory pattern."""
     statistics = folder / "nodes.csv"
     profiling = {"enable_profiling": True, "profile_file_prefix": str(folder / "profile"), "enable_mem_pattern": False}
-    task = {
-        **task,
+    task = task._replace(
         # Only ONNX Runtime's own allocator keeps the figures that are asked for here.
-        "mode": "tuned" if scenario.mode == "planned" else scenario.mode,
-        "runs": 1,
-        "profile": True,
-        "options": {**task["options"], **profiling},
-        "config": {**task["config"], "session.collect_node_memory_stats_to_file": str(statistics)},
-    }
-    trial = run_trial(task, timeout=scenario.timeout, memory_limit=None, model_files=files)
+        mode="tuned" if scenario.mode == "planned" else scenario.mode,
+        runs=1,
+        profile=True,
+        options={**task.options, **profiling},
+        config={**task.config, "session.collect_node_memory_stats_to_file": str(statistics)},
+    )
+    trial = run_trial(task, timeout=scenario.timeout, model_files=files)
     if not trial.verdict.ok or trial.profile is None:
         return unknown_memory(f"the run with the profiler did not end well: {trial.verdict}")
     return read_memory(Path(trial.profile), statistics)

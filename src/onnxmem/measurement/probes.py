@@ -3,8 +3,6 @@
 The kernel is asked, not estimated: `/proc/PID/smaps_rollup` for what is resident, `status` and `statm` for the rest,
 `VmHWM` for the peak. `ru_maxrss` is never used: a child inherits its parent's peak through fork and exec, so a small
 process started by a large one reports the large one. Where there is no `/proc`, psutil answers what it can.
-
-This module is imported by the measured process itself, before anything else: it imports as little as it can.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.documents import Record, stored
+from onnxmem.unknown import Bytes, Unknown, add, subtract
 
 PROC = Path("/proc")
 
@@ -28,50 +26,32 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Record):
     """The memory of one process at one moment, in bytes; what cannot be known says why."""
 
-    rss: Bytes
+    rss: Bytes = stored("rss_bytes")
     """Resident: pages in memory, whoever else has them too."""
-    pss: Bytes
+    pss: Bytes = stored("pss_bytes")
     """Resident, with every shared page divided by the number of processes that share it."""
-    uss: Bytes
+    uss: Bytes = stored("uss_bytes")
     """Resident and in no other process: what would come back if this one ended."""
-    anon: Bytes
+    anon: Bytes = stored("anon_bytes")
     """Resident without a file behind it: heap, arenas, stacks, and changed pages of private mappings."""
-    file: Bytes
+    file: Bytes = stored("file_bytes")
     """Resident with a file (or shared memory) behind it: rss − anon."""
-    virtual: Bytes
+    virtual: Bytes = stored("virtual_bytes")
     """Address space, resident or not."""
-    swap: Bytes
+    swap: Bytes = stored("swap_bytes")
     """Moved out of memory; a process that is swapped out looks small and is not."""
-    peak_rss: Bytes
+    peak_rss: Bytes = stored("peak_rss_bytes")
     """The most that was resident since the process began or `reset_peak` was called.
 
     The kernel counts pages per processor and in batches, so this can be a few hundred KiB off.
     """
-    at: float
-    """When: `time.monotonic()`, which parent and child share."""
-    source: str
+    at: float = stored("at_seconds")
+    """When: `time.monotonic()`, which parent and child share; in a trial, since its process was started."""
+    source: str = stored("source")
     """Which file or library said so."""
-
-    def document(self) -> dict[str, Any]:
-        """As JSON: `rss_bytes` … in bytes, null where unknown, and then the reason under `unknown`."""
-        values = {f"{name}_bytes": getattr(self, name) for name in QUANTITIES}
-        reasons = {name: value.reason for name, value in values.items() if isinstance(value, Unknown)}
-        known = {name: None if isinstance(value, Unknown) else value for name, value in values.items()}
-        return {**known, "at": self.at, "source": self.source, "unknown": reasons}
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> Reading:
-        """The reading that `document` wrote."""
-        values = {name: document[f"{name}_bytes"] for name in QUANTITIES}
-        reasons = document["unknown"]
-        read = {n: Unknown(reasons[f"{n}_bytes"]) if value is None else value for n, value in values.items()}
-        return cls(**read, at=document["at"], source=document["source"])
-
-
-QUANTITIES = ("rss", "pss", "uss", "anon", "file", "virtual", "swap", "peak_rss")
 
 
 @dataclass(frozen=True)
@@ -86,12 +66,12 @@ class Peak:
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Record):
     """One cheap look at a process, for a timeline."""
 
-    at: float
-    rss: int
-    file: int
+    at: float = stored("seconds")
+    rss: int = stored("rss_bytes")
+    file: int = stored("file_bytes")
 
     @property
     def anon(self) -> int:
@@ -117,9 +97,8 @@ def read(pid: int | None = None) -> Reading:
         pss = uss = totals
     else:
         rss, anon, pss = (_of(totals, name) for name in ("Rss", "Anonymous", "Pss"))
-        uss = _sum(_of(totals, "Private_Clean"), _of(totals, "Private_Dirty"))
-    file = rss - anon if isinstance(rss, int) and isinstance(anon, int) else rss if isinstance(rss, Unknown) else anon
-    peak = _of(status, "VmHWM")
+        uss = add(_of(totals, "Private_Clean"), _of(totals, "Private_Dirty"))
+    file, peak = subtract(rss, anon), _of(status, "VmHWM")
     if isinstance(peak, int) and isinstance(rss, int):
         # The kernel's peak is counted in batches; what was seen with our own eyes cannot have been more than the peak.
         peak = max(peak, rss)
@@ -303,12 +282,6 @@ def _fields(path: Path) -> dict[str, int] | Unknown:
 
 def _of(fields: dict[str, int], name: str) -> Bytes:
     return fields[name] if name in fields else Unknown(f"the kernel reports no {name}")
-
-
-def _sum(one: Bytes, other: Bytes) -> Bytes:
-    if isinstance(one, int) and isinstance(other, int):
-        return one + other
-    return one if isinstance(one, Unknown) else other
 
 
 def _nothing(why: Unknown, at: float, source: str) -> Reading:

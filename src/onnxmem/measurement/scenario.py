@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from onnxmem.documents import Record, stored
 from onnxmem.errors import UsageError
 
 Setting = bool | int | float | str
 
 
 @dataclass(frozen=True)
-class Scenario:
+class Scenario(Record):
     """One measurement, before it is made."""
 
     model: Path
@@ -33,30 +34,26 @@ class Scenario:
     """SessionOptions on top of the mode's; enumerations by the name of the value: "ORT_DISABLE_ALL"."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Session configuration entries on top of the mode's."""
-    timeout: float = 600.0
-    memory_limit: int | None = None
+    timeout: float = stored("timeout_seconds", default=600.0)
+    memory_limit: int | None = stored("memory_limit_bytes", default=None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))
         object.__setattr__(self, "inputs", None if self.inputs is None else Path(self.inputs))
-        for what, number, least in (("runs", self.runs, 1), ("threads", self.threads, 1), ("timeout", self.timeout, 0)):
+        for name in ("shapes", "ranges"):
+            plain = {key: tuple(value) for key, value in getattr(self, name).items()}
+            object.__setattr__(self, name, plain)
+        for what, number, least in (("runs", self.runs, 1), ("timeout", self.timeout, 0)):
             # Turned around, so that NaN is refused too.
-            if number is not None and not number >= least:
+            if not number >= least:
                 raise UsageError(f"{what} must be at least {least}; it is {number}")
+        check_threads(self.threads)
         if self.memory_limit is not None and self.memory_limit < 1:
             raise UsageError(f"a memory limit of {self.memory_limit} bytes leaves nothing")
 
-    def document(self) -> dict[str, Any]:
-        """What decides the result, as JSON."""
-        return {
-            "mode": self.mode,
-            "runs": self.runs,
-            "threads": self.threads,
-            "seed": self.seed,
-            "inputs": None if self.inputs is None else self.inputs.name,
-            "ranges": {name: list(bounds) for name, bounds in self.ranges.items()},
-            "options": dict(self.options),
-            "config": dict(self.config),
-            "timeout_seconds": self.timeout,
-            "memory_limit_bytes": self.memory_limit,
-        }
+
+def check_threads(threads: int | None) -> None:
+    """Refuse numbers of threads with which a run would never end: they all spin while they wait for each other."""
+    most = max(64, 4 * (os.cpu_count() or 1))
+    if threads is not None and not 1 <= threads <= most:
+        raise UsageError(f"threads must be between 1 and {most}; it is {threads}", hint="leave it out for all cores")

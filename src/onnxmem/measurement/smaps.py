@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from onnxmem.documents import Record, stored
 from onnxmem.measurement import probes
 from onnxmem.unknown import Unknown
 
@@ -18,15 +19,15 @@ _HEADER = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+) *(.*)")
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(Record):
     """All mappings of one kind, in bytes."""
 
-    name: str
-    mappings: int
-    virtual: int
-    rss: int
-    pss: int
-    anon: int
+    name: str = stored("kind")
+    mappings: int = stored("mappings")
+    virtual: int = stored("virtual_bytes")
+    rss: int = stored("rss_bytes")
+    pss: int = stored("pss_bytes")
+    anon: int = stored("anon_bytes")
 
 
 @dataclass(frozen=True)

@@ -1,61 +1,69 @@
-"""One life of the measured process, as seen from outside: its phases, and how it ended."""
+"""One trial: a fresh process that loads and runs a model, as seen from outside. Its phases, and how it ended."""
 
 from __future__ import annotations
 
-import json
-import os
 import queue
-import signal
+import statistics
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from onnxmem.documents import Record, inlined, stored
 from onnxmem.errors import UsageError
-from onnxmem.measurement import probes, smaps
+from onnxmem.folders import temporary_file
+from onnxmem.measurement import probes, protocol, smaps
 from onnxmem.measurement.limit import Limit
 from onnxmem.measurement.probes import Peak, Reading, Sample, Sampler
+from onnxmem.measurement.protocol import EXIT, START, Failed, Order, Planned, Released, Task
 from onnxmem.measurement.verdict import Verdict, judge
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.process.child import end_child, has_ended, send_line, start_child
+from onnxmem.unknown import Bytes, Unknown, combine, known, subtract
 
-PHASES = ("start", "import", "inputs", "load", "first run", "steady runs", "release", "trim", "exit")
-"""`release` drops all references; `trim` then asks glibc to give back what it keeps of the freed heap."""
 OnPhase = Callable[[str, int], None]
 """Called at the beginning of each phase with its name and the child's process id, while the child waits."""
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One phase: what the process took at its end and at most."""
+@dataclass(frozen=True, kw_only=True)
+class Phase(Record):
+    """One phase: what the process took at its end and at most. Times count from the start of the process."""
 
     name: str
     completed: bool
-    reading: Reading
-    peak: Peak
+    reading: Reading = inlined()
+    """At its end; `peak_rss` is the most in this phase."""
+    peak_exact: bool
+    """True if the kernel kept it; False if it is only the largest sample, and a short peak may have been missed."""
+    peak_method: str
     seconds: float
-    began: float
-    ended: float
-    cgroup_peak: Bytes
+    began: float = stored("began_seconds")
+    ended: float = stored("ended_seconds")
+    cgroup_peak: Bytes = stored("cgroup_peak_bytes")
     made_of: tuple[smaps.Kind, ...] | Unknown
-    before: Bytes
+    before: Bytes = stored("before_rss_bytes")
     """RSS when the phase began."""
+
+    @property
+    def peak(self) -> Peak:
+        """The most that was resident in the phase."""
+        return Peak(self.reading.peak_rss, self.peak_exact, self.peak_method)
 
     @property
     def growth(self) -> Bytes:
         """Peak RSS in the phase − RSS before it."""
-        if isinstance(self.peak.rss, Unknown):
-            return self.peak.rss
-        return self.before if isinstance(self.before, Unknown) else max(0, self.peak.rss - self.before)
+        return combine(lambda grown: max(0, grown), subtract(self.peak.rss, self.before))
+
+    def derived(self) -> Mapping[str, Any]:
+        """Its growth."""
+        return {"growth_bytes": self.growth}
 
 
-@dataclass(frozen=True)
-class Overhead:
+@dataclass(frozen=True, kw_only=True)
+class Overhead(Record):
     """What the instrument itself cost."""
 
     child_bytes: Bytes
@@ -68,270 +76,275 @@ class Overhead:
     """Processor time for the timeline, on another core if there is one."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One life of the measured process."""
+@dataclass(frozen=True, kw_only=True)
+class Trial(Record):
+    """One measured process, from its start to its end."""
 
     phases: tuple[Phase, ...]
     verdict: Verdict
-    latencies: tuple[float, ...]
+    latencies: tuple[float, ...] = stored("latencies_seconds")
     """Seconds of each steady run."""
-    first_run: float | None
-    outputs: tuple[str, ...]
+    first_run: float | None = stored("first_run_seconds")
+    outputs: tuple[str, ...] = stored("outputs_sha256")
     """Hashes of the outputs: of the first run and of the last."""
     output_shapes: Mapping[str, tuple[int, ...]]
     timeline: tuple[Sample, ...]
     overhead: Overhead
     limited_by: str | None
-    onnxruntime: str | None
-    profile: str | None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """All else that the process said."""
+    framework: str | None = None
+    """`onnxruntime` or `torch`; None if it was not imported."""
+    framework_version: str | None = None
+    planned: Planned | None = None
+    released: Released | None = None
+    profile: str | None = None
+    saved: tuple[tuple[str, str | None], ...] = ()
+    """Names of outputs, and the files they were written to."""
+
+    @property
+    def onnxruntime(self) -> str | None:
+        """The version of ONNX Runtime, if that ran it."""
+        return self.framework_version if self.framework == "onnxruntime" else None
+
+    @property
+    def latency(self) -> float | None:
+        """The median of its steady runs, in seconds."""
+        return statistics.median(self.latencies) if self.latencies else None
+
+    @property
+    def highest(self) -> Bytes:
+        """Peak RSS over all phases."""
+        return max(known(phase.peak.rss for phase in self.phases), default=Unknown("no peak is known"))
 
     def phase(self, name: str) -> Phase | None:
         """The phase of that name, if it was reached."""
         return next((phase for phase in self.phases if phase.name == name), None)
 
-
-@dataclass
-class _Log:
-    """What is known so far; grows message by message."""
-
-    began: float
-    phases: list[Phase] = field(default_factory=list)
-    current: str | None = "start"
-    before: Bytes = field(default_factory=lambda: Unknown("the process had not begun"))
-    refused: Unknown | None = None
-    error: Mapping[str, Any] | None = None
-    runs: dict[str, list[float]] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    readings: int = 0
-    reading_seconds: float = 0.0
+    def growth(self, first: str, *more: str) -> Bytes:
+        """Peak RSS in these phases − RSS before the first of them."""
+        start = self.phase(first)
+        if start is None:
+            return Unknown(f"the phase '{first}' was not reached")
+        phases = [start, *(phase for name in more if (phase := self.phase(name)))]
+        if not self.verdict.ok and (broken := next((phase for phase in phases if not phase.completed), None)):
+            # What it had taken until then is in the phases; as a result it would look like little.
+            return Unknown(f"the phase '{broken.name}' was not completed")
+        peak: Bytes = max(known(phase.peak.rss for phase in phases), default=Unknown("no peak is known"))
+        return combine(lambda grown: max(0, grown), subtract(peak, start.before))
 
 
 def run_trial(
-    task: Mapping[str, Any],
+    task: Task,
     *,
     timeout: float,
-    memory_limit: int | None,
-    model_files: tuple[Path, ...],
+    memory_limit: int | None = None,
+    model_files: tuple[Path, ...] = (),
     on_phase: OnPhase | None = None,
     worker: str = "onnxmem.measurement.worker",
 ) -> Trial:
     """Start a process for the task and watch it to its end. It has ended when this returns or raises, always."""
-    with Limit(memory_limit) as limit, tempfile.TemporaryFile() as said:
+    # NumPy's BLAS reserves a buffer for each core, which counts against a limit and is never used here.
+    environment = None if memory_limit is None else {"OPENBLAS_NUM_THREADS": "1"}
+    with Limit(memory_limit) as limit, temporary_file() as output:
         kills = limit.oom_kills()
         spawned = time.monotonic()
-        child = _spawn(said, worker, memory_limit is not None)
+        pipe = subprocess.PIPE
+        child = start_child(worker, environment=environment, stdin=pipe, stdout=pipe, stderr=output)
         try:
             limit.admit(child.pid)
-            log = _Log(spawned)
-            whole = {**task, "rlimits": limit.rlimits, "parent": os.getpid(), "spawned": spawned}
-            _answer(child, json.dumps(whole).encode())
+            watch = _Watch(child, spawned, model_files, on_phase)
+            send_line(child, protocol.encode_order(Order(task, limit.rlimits, spawned)))
             with Sampler(child.pid) as sampler:
-                late = _listen(child, log, spawned + timeout, model_files, on_phase)
+                late = watch.listen(spawned + timeout)
         finally:
-            _kill_all(child)
-        said.seek(0)
-        tail = said.read()[-4000:].decode(errors="replace")
+            code = end_child(child)
+        output.seek(0)
+        tail = output.read()[-4000:].decode(errors="replace")
         killed = limit.oom_kills()
         oom = kills is not None and killed is not None and killed > kills
-        late_after = timeout if late else None
-        verdict = judge(log.current, log.error, child.returncode, tail, oom=oom, timeout=late_after)
-    if log.error and log.error["kind"] == "refused":
-        raise UsageError(log.error["message"], hint=log.error["hint"])
-    _close(log, child.returncode, sampler.samples)
-    phases = tuple(_sampled(phase, sampler) for phase in log.phases)
-    steady, first = log.runs.get("steady runs", []), log.runs.get("first run", [])
-    return Trial(
-        phases,
-        verdict,
-        tuple(steady),
-        first[0] if first else None,
-        tuple(log.facts.get("outputs", ())),
-        {name: tuple(shape) for name, shape in log.facts.get("shapes", {}).items()},
-        sampler.samples,
-        _overhead(log, sampler),
-        limit.by,
-        log.facts.get("onnxruntime"),
-        log.facts.get("profile"),
-        log.facts,
-    )
+    failure = watch.failure
+    if failure is not None and failure.kind == protocol.REFUSED:
+        raise UsageError(failure.message, hint=failure.hint)
+    verdict = judge(watch.current, failure, code, tail, oom=oom, limit=memory_limit, timeout=timeout if late else None)
+    return watch.trial(verdict, code, sampler, limit.by)
 
 
-def _spawn(said: IO[bytes], worker: str, limited: bool) -> subprocess.Popen[bytes]:
-    environment = dict(os.environ)
-    if limited:
-        # NumPy's BLAS reserves a buffer for each core, which counts against the limit and is never used here.
-        environment.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", worker],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=said,
-        env=environment,
-        # A session, and so a process group, of its own: Ctrl-C reaches the parent alone, and one kill reaches all.
-        start_new_session=True,
-    )
+class _Watch:
+    """The parent's side of the protocol; what is known grows message by message."""
 
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        spawned: float,
+        model_files: tuple[Path, ...],
+        on_phase: OnPhase | None,
+    ) -> None:
+        self.child, self.spawned, self.model_files, self.on_phase = child, spawned, model_files, on_phase
+        self.current: str | None = START
+        self.failure: Failed | None = None
+        self._began = spawned
+        self._before: Bytes = Unknown("the process had not begun")
+        self._no_reset: Unknown | None = None
+        self._phases: list[Phase] = []
+        self._runs: dict[str, list[float]] = {}
+        self._news: dict[type, Any] = {}
+        self._readings, self._reading_seconds = 0, 0.0
 
-def _listen(
-    child: subprocess.Popen[bytes],
-    log: _Log,
-    deadline: float,
-    model_files: tuple[Path, ...],
-    on_phase: OnPhase | None,
-) -> bool:
-    """Take the child through its phases; True if it was too late for the rest."""
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    def listen(self, deadline: float) -> bool:
+        """Take the child through its phases; True if it was too late for the rest."""
+        lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
-    def pump() -> None:
-        assert child.stdout is not None
-        with suppress(OSError, ValueError):
-            for line in child.stdout:
-                lines.put(line)
-        lines.put(b"")
+        def pump() -> None:
+            assert self.child.stdout is not None
+            with suppress(OSError, ValueError):
+                for line in self.child.stdout:
+                    lines.put(line)
+            lines.put(b"")
 
-    threading.Thread(target=pump, name="onnxmem-listener", daemon=True).start()
-    while True:
-        try:
-            line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            if log.current:
-                _look(child.pid, log, model_files, time.monotonic() - log.began, completed=False)
-            return True
-        if not line.endswith(b"\n"):  # nothing, or half a message: it has died
-            break
-        _hear(child, json.loads(line), log, model_files, on_phase)
-    return _wait(child, log, deadline)
+        threading.Thread(target=pump, name="onnxmem-listener", daemon=True).start()
+        while True:
+            try:
+                line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                if self.current:
+                    self._look(time.monotonic() - self._began, completed=False)
+                return True
+            if not line.endswith(b"\n"):  # nothing, or half a message: it has died
+                break
+            self._hear(protocol.decode(line))
+        if self.current is None:
+            self.current, self._began = EXIT, time.monotonic()
+        return not has_ended(self.child, max(0.0, deadline - time.monotonic()))
 
+    def _hear(self, message: protocol.Message) -> None:
+        match message:
+            case protocol.Begin(phase):
+                self.current = phase
+                if self.on_phase:
+                    self.on_phase(phase, self.child.pid)
+                if phase != START:  # which began with the process, and so did its peak
+                    self._no_reset = probes.reset_peak(self.child.pid)
+                    self._began = time.monotonic()
+                send_line(self.child)
+            case protocol.End(_, seconds):
+                self._look(seconds, completed=True)
+                self.current = None
+                send_line(self.child)
+            case Failed(_, seconds):
+                self.failure = message
+                self._look(seconds, completed=False)
+                send_line(self.child)
+            case protocol.Ran(seconds):
+                self._runs.setdefault(self.current or "", []).append(seconds)
+            case _:
+                self._news[type(message)] = message
 
-def _hear(
-    child: subprocess.Popen[bytes],
-    message: dict[str, Any],
-    log: _Log,
-    model_files: tuple[Path, ...],
-    on_phase: OnPhase | None,
-) -> None:
-    if "begin" in message:
-        log.current = message["begin"]
-        if on_phase:
-            on_phase(log.current, child.pid)
-        if log.current != "start":  # which began with the process, and so did its peak
-            log.refused = probes.reset_peak(child.pid)
-            log.began = time.monotonic()
-        _answer(child)
-    elif "end" in message:
-        log.error = message.get("error")
-        log.facts.update(message)
-        _look(child.pid, log, model_files, message["seconds"], completed=log.error is None)
-        if log.error is None:
-            log.current = None
-        _answer(child)
-    elif "run" in message:
-        log.runs.setdefault(log.current or "", []).append(message["seconds"])
-    else:
-        log.facts.update(message)
+    def _look(self, seconds: float, *, completed: bool) -> None:
+        """Read everything about the waiting child and write down the phase."""
+        began = time.monotonic()
+        pid, reading = self.child.pid, probes.read(self.child.pid)
+        exact, method = True, "VmHWM, reset before the phase"
+        if self._no_reset is not None:
+            reading, exact, method = replace(reading, peak_rss=self._no_reset), False, self._no_reset.reason
+        group, made_of = probes.cgroup_peak(pid), smaps.classify(self.model_files, pid)
+        self._write(reading, seconds, began, completed, (exact, method), group, made_of)
+        self._readings += 1
+        self._reading_seconds += time.monotonic() - began
 
-
-def _look(pid: int, log: _Log, model_files: tuple[Path, ...], seconds: float, *, completed: bool) -> None:
-    """Read everything about the waiting child and write down the phase."""
-    began = time.monotonic()
-    reading = probes.read(pid)
-    made_of = smaps.classify(model_files, pid)
-    if log.refused is None:
-        peak = Peak(reading.peak_rss, True, "VmHWM, reset before the phase")
-    else:
-        peak = Peak(log.refused, False, log.refused.reason)
-    assert log.current is not None
-    log.phases.append(
-        Phase(
-            log.current,
-            completed,
-            reading,
-            peak,
-            seconds,
-            log.began,
-            began,
-            probes.cgroup_peak(pid),
-            made_of,
-            log.before,
+    def _write(
+        self,
+        reading: Reading,
+        seconds: float,
+        ended: float,
+        completed: bool,
+        peak: tuple[bool, str],
+        group: Bytes,
+        made_of: tuple[smaps.Kind, ...] | Unknown,
+    ) -> None:
+        assert self.current is not None
+        self._phases.append(
+            Phase(
+                name=self.current,
+                completed=completed,
+                reading=replace(reading, at=reading.at - self.spawned),
+                peak_exact=peak[0],
+                peak_method=peak[1],
+                seconds=seconds,
+                began=self._began - self.spawned,
+                ended=ended - self.spawned,
+                cgroup_peak=group,
+                made_of=made_of,
+                before=self._before,
+            )
         )
-    )
-    log.before = reading.rss
-    log.readings += 1
-    log.reading_seconds += time.monotonic() - began
+        self._before = reading.rss
+
+    def trial(self, verdict: Verdict, code: int, sampler: Sampler, limited_by: str | None) -> Trial:
+        """All of it, after the end."""
+        samples = tuple(replace(seen, at=round(seen.at - self.spawned, 4)) for seen in sampler.samples)
+        self._close(code, samples)
+        phases = tuple(_sampled(phase, samples, sampler.interval) for phase in self._phases)
+        first, outputs = self._runs.get(protocol.FIRST_RUN), self._news.get(protocol.Outputs)
+        imported, saved = self._news.get(protocol.Imported), self._news.get(protocol.Saved)
+        return Trial(
+            phases=phases,
+            verdict=verdict,
+            latencies=tuple(self._runs.get(protocol.STEADY_RUNS, ())),
+            first_run=first[0] if first else None,
+            outputs=outputs.sha256 if outputs else (),
+            output_shapes=outputs.shapes if outputs else {},
+            timeline=samples,
+            overhead=Overhead(
+                child_bytes=self._own_bytes(),
+                readings=self._readings,
+                reading_seconds=self._reading_seconds,
+                samples=len(samples),
+                sampler_seconds=sampler.seconds,
+            ),
+            limited_by=limited_by,
+            framework=imported.framework if imported else None,
+            framework_version=imported.version if imported else None,
+            planned=self._news.get(Planned),
+            released=self._news.get(Released),
+            profile=self._news[protocol.Profiled].path if protocol.Profiled in self._news else None,
+            saved=saved.outputs if saved else (),
+        )
+
+    def _close(self, code: int, samples: tuple[Sample, ...]) -> None:
+        """Write down the phase that has no end of its own: the exit, or the one in which the process died."""
+        now = time.monotonic()
+        if self.current is None or (self._phases and self._phases[-1].name == self.current):
+            return
+        ended_well = self.current == EXIT and code == 0
+        gone = Unknown("the process has ended" if ended_well else "the process ended in this phase")
+        if ended_well:
+            # Here 0 is not a guess: a process that has been waited for has nothing.
+            reading = Reading(0, 0, 0, 0, 0, 0, 0, gone, at=now, source="waitpid")
+        else:
+            last = next((seen for seen in reversed(samples) if seen.at >= self._began - self.spawned), None)
+            known: tuple[Bytes, Bytes, Bytes] = (last.rss, last.anon, last.file) if last else (gone, gone, gone)
+            rss, anon, file = known
+            reading = Reading(rss, gone, gone, anon, file, gone, gone, gone, at=now, source="last sample")
+        peak = False, "the process ended in this phase"
+        gone = Unknown("the process has ended")
+        self._write(reading, now - self._began, now, ended_well, peak, gone, gone)
+
+    def _own_bytes(self) -> Bytes:
+        started, phase = self._news.get(protocol.Started), next(iter(self._phases), None)
+        if phase is None or phase.name != START:
+            return Unknown("the process did not start")
+        if started is None or started.rss is None:
+            return Unknown("the process could not read its own memory")
+        return combine(lambda grown: max(0, grown), subtract(phase.reading.rss, started.rss))
 
 
-def _wait(child: subprocess.Popen[bytes], log: _Log, deadline: float) -> bool:
-    """The child has closed its end: wait until it is gone."""
-    if log.current is None:
-        log.current, log.began = "exit", time.monotonic()
-    try:
-        child.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-def _close(log: _Log, code: int, samples: tuple[Sample, ...]) -> None:
-    """Write down the phase that has no end of its own: the exit, or the one in which the process died."""
-    now = time.monotonic()
-    if log.current is None or (log.phases and log.phases[-1].name == log.current):
-        return
-    if log.current == "exit" and code == 0:
-        # Here 0 is not a guess: a process that has been waited for has nothing.
-        reading = Reading(0, 0, 0, 0, 0, 0, 0, Unknown("the process has ended"), at=now, source="waitpid")
-        completed = True
-    else:
-        gone = Unknown("the process ended in this phase")
-        last = next((s for s in reversed(samples) if s.at >= log.began), None)
-        known: tuple[Bytes, Bytes, Bytes] = (last.rss, last.anon, last.file) if last else (gone, gone, gone)
-        rss, anon, file = known
-        reading = Reading(rss, gone, gone, anon, file, gone, gone, gone, at=now, source="last sample")
-        completed = False
-    gone = Unknown("the process has ended")
-    peak = Peak(gone, False, "the process ended in this phase")
-    ended = now - log.began
-    log.phases.append(Phase(log.current, completed, reading, peak, ended, log.began, now, gone, gone, log.before))
-
-
-def _sampled(phase: Phase, sampler: Sampler) -> Phase:
+def _sampled(phase: Phase, samples: tuple[Sample, ...], interval: float) -> Phase:
     """The phase, with the largest sample for a peak that the kernel does not tell."""
     if isinstance(phase.peak.rss, int):
         return phase
-    seen = [s.rss for s in sampler.samples if phase.began <= s.at <= phase.ended]
+    seen = [sample.rss for sample in samples if phase.began <= sample.at <= phase.ended]
     if isinstance(phase.reading.rss, int) and phase.reading.source != "waitpid":
         seen.append(phase.reading.rss)
     if not seen:
         return phase
-    every = f"sampled every {sampler.interval * 1000:g} ms, because {phase.peak.method}"
-    return replace(phase, peak=Peak(max(seen), False, every))
-
-
-def _overhead(log: _Log, sampler: Sampler) -> Overhead:
-    before, start = log.facts.get("rss_before_bytes"), next((p for p in log.phases if p.name == "start"), None)
-    rss = start.reading.rss if start else Unknown("the process did not start")
-    own: Bytes = Unknown("the process could not read its own memory")
-    if isinstance(rss, int) and before is not None:
-        own = max(0, rss - before)
-    return Overhead(own, log.readings, log.reading_seconds, len(sampler.samples), sampler.seconds)
-
-
-def _answer(child: subprocess.Popen[bytes], line: bytes = b"") -> None:
-    assert child.stdin is not None
-    with suppress(OSError):  # it has died: its end of the pipe says so, and the verdict why
-        child.stdin.write(line + b"\n")
-        child.stdin.flush()
-
-
-def _kill_all(child: subprocess.Popen[bytes]) -> None:
-    """End the child and whatever it has started."""
-    if child.poll() is None:
-        with suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL) if hasattr(os, "killpg") else child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe:
-            with suppress(OSError):
-                pipe.close()
+    every = f"sampled every {interval * 1000:g} ms, because {phase.peak_method}"
+    return replace(phase, reading=replace(phase.reading, peak_rss=max(seen)), peak_method=every)

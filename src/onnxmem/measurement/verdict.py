@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from onnxmem.measurement.worker import NO_MEMORY
+from onnxmem.documents import Record, stored
+from onnxmem.measurement.protocol import NO_MEMORY, OUT_OF_MEMORY, Failed
+from onnxmem.units import format_bytes
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Record):
     """How it ended: ok, failed, out of memory, crashed, killed or timed out; where; and what was said."""
 
     kind: str
     phase: str | None = None
     message: str = ""
+    limit: int | None = stored("limit_bytes", default=None)
+    """The memory limit it ran out of; None for any other end, and where the limit was the machine's."""
+    hint: str = ""
+    """What to try instead."""
 
     @property
     def ok(self) -> bool:
@@ -26,29 +30,40 @@ class Verdict:
 
     def __str__(self) -> str:
         where = f" in phase '{self.phase}'" if self.phase else ""
-        return f"{self.kind}{where}{': ' if self.message else ''}{self.message}"
+        limit = "" if self.limit is None else f" with a limit of {format_bytes(self.limit)}"
+        return f"{self.kind}{where}{limit}{': ' if self.message else ''}{self.message}"
 
 
 def judge(
-    phase: str | None, error: Mapping[str, Any] | None, code: int, said: str, *, oom: bool, timeout: float | None
+    phase: str | None,
+    failure: Failed | None,
+    code: int,
+    output: str,
+    *,
+    oom: bool = False,
+    limit: int | None = None,
+    timeout: float | None = None,
 ) -> Verdict:
-    """What happened? `error` is what the process said itself, `code` how it exited, `said` what it printed last."""
+    """What happened? `failure` is what the process reported, `code` how it exited, `output` what it printed last.
+
+    `oom` says whether the kernel killed for memory meanwhile, `timeout` after how many seconds it was stopped.
+    """
     if timeout is not None:
         return Verdict("timed out", phase, f"it was stopped after {timeout:g} s")
-    if error:
-        kind = str(error["kind"])
-        return Verdict(kind, phase, f"{error['type']}: {error['message']}")
-    return Verdict("ok") if code == 0 else _death(phase, code, said, oom=oom)
+    if failure is not None:
+        lack = failure.kind == OUT_OF_MEMORY
+        return Verdict(failure.kind, phase, f"{failure.error}: {failure.message}", limit if lack else None)
+    return Verdict("ok") if code == 0 else _death(phase, code, output, oom=oom, limit=limit)
 
 
-def _death(phase: str | None, code: int, said: str, *, oom: bool) -> Verdict:
+def _death(phase: str | None, code: int, output: str, *, oom: bool, limit: int | None) -> Verdict:
     """What a process that could not speak any more died of."""
-    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
     # The count is the whole system's: someone else may have been killed for memory while this one crashed.
     if oom and code == -signal.SIGKILL:
-        return Verdict("out of memory", phase, "the kernel killed it for memory")
-    if any(sign in said for sign in NO_MEMORY):
-        return Verdict("out of memory", phase, last)
+        return Verdict(OUT_OF_MEMORY, phase, "the kernel killed it for memory", limit)
+    if any(sign in output for sign in NO_MEMORY):
+        return Verdict(OUT_OF_MEMORY, phase, last, limit)
     if code == -signal.SIGKILL:
         return Verdict("killed", phase, "it got SIGKILL from outside")
     how = _signal_name(-code) if code < 0 else f"it ended with code {code}"

@@ -1,15 +1,8 @@
-"""The measured process: `python -P -m onnxmem.measurement.worker`.
+"""The measured process: `main` of this module, started by `trial.py`.
 
 It loads and runs a model in named phases and does nothing else: all looking at memory is done by the parent, from
-outside, while this process waits at the border of a phase. What it says goes to the parent as lines of JSON, one for
-each border, so that whatever kills it takes only the phase it was in:
-
-    ← {"model": …}                                   the task
-    → {"begin": "load"}               ← (a line)     go on
-    → {"end": "load", "seconds": …}   ← (a line)     go on
-    → {"run": 3, "seconds": …}                       no answer
-
-It imports as little as it can before the phase `import`, because all of it counts as somebody's memory.
+outside, while this process waits at the border of a phase; `protocol.py` has what they say to each other. It imports
+as little as it can before the phase `import`, because all of it counts as somebody's memory.
 """
 
 from __future__ import annotations
@@ -22,22 +15,13 @@ try:
 except OSError:
     _BEFORE = None
 
-import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
-from onnxmem.process.orphan import die_with
-
-# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS, PyTorch.
-NO_MEMORY = (
-    "MemoryError",
-    "bad_alloc",
-    "annot allocate memory",
-    "ailed to allocate memory",
-    "Memory allocation still",
-    "can't allocate memory",
-)
+from onnxmem.measurement import protocol
+from onnxmem.measurement.protocol import Message, Task
 
 
 class _Stopped(Exception):
@@ -45,78 +29,81 @@ class _Stopped(Exception):
 
 
 class Worker:
-    """One life: start, import, inputs, load, first run, steady runs, release, trim."""
+    """One trial: start, import, inputs, load, first run, steady runs, release, trim."""
 
-    def __init__(self, task: dict[str, Any], out: int) -> None:
-        self.task, self.out = task, out
+    def __init__(self, task: Task, spawned: float, out: int) -> None:
+        self.task, self.spawned, self.out = task, spawned, out
         self.series: list[tuple[str, dict[str, Any]]] = []
 
-    def say(self, message: dict[str, Any]) -> None:
-        os.write(self.out, json.dumps(message).encode() + b"\n")
+    def send(self, message: Message) -> None:
+        os.write(self.out, protocol.encode(message))
 
-    def border(self, message: dict[str, Any]) -> None:
+    def border(self, message: Message) -> None:
         """Tell the parent, and wait while it looks. If it is gone there is nobody to work for."""
-        self.say(message)
+        self.send(message)
         if not sys.stdin.buffer.readline():
             os._exit(1)
 
-    def phase(self, name: str, work: Any) -> None:
-        self.border({"begin": name})
+    def phase(self, name: str, work: Callable[[], object]) -> None:
+        self.border(protocol.Begin(name))
         began = time.monotonic()
         try:
-            facts = work() or {}
+            work()
         except Exception as error:  # whatever a model, its runtime or its inputs can raise is a result
             seconds = time.monotonic() - began
             text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
-            lack = isinstance(error, MemoryError) or any(sign in text for sign in NO_MEMORY)
-            kind = "out of memory" if lack else "refused" if hasattr(error, "hint") else "failed"
-            what = {"kind": kind, "type": type(error).__name__, "message": text, "hint": getattr(error, "hint", "")}
-            self.border({"end": name, "seconds": seconds, "error": what})
+            lack = isinstance(error, MemoryError) or any(sign in text for sign in protocol.NO_MEMORY)
+            refused = hasattr(error, "hint")
+            kind = protocol.OUT_OF_MEMORY if lack else protocol.REFUSED if refused else protocol.FAILED
+            hint = getattr(error, "hint", "")
+            self.border(protocol.Failed(name, seconds, kind, type(error).__name__, text, hint))
             raise _Stopped from None
-        self.border({"end": name, "seconds": time.monotonic() - began, **facts})
+        self.border(protocol.End(name, time.monotonic() - began))
 
     def run(self) -> None:
-        self.border({"begin": "start"})
-        self.border({"end": "start", "seconds": time.monotonic() - self.task["spawned"], "rss_before_bytes": _BEFORE})
-        self.phase("import", self.import_runtime)
-        self.phase("inputs", self.read_inputs)
-        self.phase("load", self.load)
-        if self.task.get("series"):
+        self.border(protocol.Begin(protocol.START))
+        self.send(protocol.Started(_BEFORE))
+        self.border(protocol.End(protocol.START, time.monotonic() - self.spawned))
+        self.phase(protocol.IMPORT, self.import_runtime)
+        self.send(self.imported())
+        self.phase(protocol.INPUTS, self.read_inputs)
+        self.phase(protocol.LOAD, self.load)
+        if self.task.series:
             self.run_series()
         else:
             self.run_steadily()
-        if self.task.get("mode") == "planned":
-            self.say({"planned": self.planned()})
-        self.let_go()
+        if self.task.mode == "planned":
+            self.send(self.planned())
+        self.release()
 
-    def let_go(self) -> None:
-        self.phase("release", self.release)
+    def release(self) -> None:
+        self.phase(protocol.RELEASE, self.drop_all)
         if sys.platform == "linux":
             import ctypes  # noqa: PLC0415  it is there already
 
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl does not
             if trim:
-                self.phase("trim", lambda: {"trimmed": trim(0)})
+                self.phase(protocol.TRIM, lambda: trim(0))
 
     def run_steadily(self) -> None:
-        self.phase("first run", lambda: self.run_model(1))
+        self.phase(protocol.FIRST_RUN, lambda: self.run_model(1))
         # Looking at outputs is not running, and hashing them is not what a caller does: between the phases.
         first = self.digest()
-        for _ in range(self.task.get("rounds", 1)):
-            self.phase("steady runs", lambda: self.run_model(self.task["runs"]))
-        self.say({"outputs": [first, self.digest()], "shapes": self.shapes()})
-        if self.task.get("save"):
-            self.save_outputs(self.task["save"])
-        if self.task["profile"]:
-            self.say({"profile": self.session.end_profiling()})
+        for _ in range(self.task.rounds):
+            self.phase(protocol.STEADY_RUNS, lambda: self.run_model(self.task.runs))
+        self.send(protocol.Outputs([first, self.digest()], self.shapes()))
+        if self.task.save is not None:
+            self.send(self.save_outputs(self.task.save))
+        if self.task.profile:
+            self.send(protocol.Profiled(self.session.end_profiling()))
 
     def run_series(self) -> None:
         """Inputs of several sizes, one after the other, in this one process: a phase for each."""
         for name, feeds in self.series:
             self.feeds = feeds
-            self.phase(f"run {name}", lambda: self.run_model(1 + self.task["runs"]))
+            self.phase(protocol.series_phase(name), lambda: self.run_model(1 + self.task.runs))
 
-    def import_runtime(self) -> dict[str, Any]:
+    def import_runtime(self) -> None:
         import gc  # noqa: PLC0415
         import hashlib  # noqa: PLC0415
 
@@ -125,7 +112,7 @@ class Worker:
 
         from onnxmem.session.session import InferenceSession  # noqa: PLC0415
 
-        if self.task["mode"] == "planned":
+        if self.task.mode == "planned":
             import contextlib  # noqa: PLC0415
 
             # A session would import it while it loads: it is not the model's. Where it cannot be, the session says so.
@@ -133,36 +120,38 @@ class Worker:
                 from onnxmem.session.planned import planner as planned  # noqa: F401, PLC0415
         self.new_session = InferenceSession
         self.gc, self.sha256, self.numpy, self.ort = gc, hashlib.sha256, numpy, onnxruntime
-        return {"onnxruntime": onnxruntime.__version__}
+
+    def imported(self) -> Message:
+        return protocol.Imported("onnxruntime", self.ort.__version__)
 
     def read_inputs(self) -> None:
-        self.feeds = self.arrays(self.task["feeds"])
-        self.series = [(name, self.arrays(feeds)) for name, feeds in self.task.get("series", ())]
+        self.feeds = self.arrays(self.task.feeds)
+        self.series = [(name, self.arrays(feeds)) for name, feeds in self.task.series]
 
-    def arrays(self, feeds: list[tuple[str, str]]) -> dict[str, Any]:
+    def arrays(self, feeds: protocol.SavedFeeds) -> dict[str, Any]:
         return {name: self.numpy.load(path) for name, path in feeds}
 
     def load(self) -> None:
         options = self.ort.SessionOptions()
         options.log_severity_level = 3
-        if self.task["threads"] is not None:
-            options.intra_op_num_threads = self.task["threads"]
+        if self.task.threads is not None:
+            options.intra_op_num_threads = self.task.threads
         self.session: Any = self.new_session(
-            self.task["model"],
+            self.task.model,
             options,
             providers=["CPUExecutionProvider"],
-            mode=self.task["mode"],
-            settings=self.task["options"],
-            config=self.task["config"],
+            mode=self.task.mode,
+            settings=self.task.options,
+            config=self.task.config,
         )
 
     def run_model(self, times: int) -> None:
-        for number in range(times):
+        for _ in range(times):
             # Outputs of the run before are gone by the time the next ones are made, as in a caller's loop.
             self.outputs = None
             began = time.perf_counter()
             self.outputs = self.infer()
-            self.say({"run": number, "seconds": time.perf_counter() - began})
+            self.send(protocol.Ran(time.perf_counter() - began))
 
     def infer(self) -> Any:
         """One run, as a caller would make it. What it returns is kept until the next."""
@@ -184,26 +173,29 @@ class Worker:
                 total.update(repr(value.tolist() if hasattr(value, "tolist") else value).encode())
         return str(total.hexdigest())
 
-    def planned(self) -> dict[str, Any]:
-        """What the plan took, and how runs were served; or why there was none."""
+    def planned(self) -> Message:
         memory = self.session.memory
-        return {
-            "loaded_mode": self.session.loaded_mode,
-            "reason": memory.reason or None,
-            "arena_bytes": memory.arena_bytes,
-            "plan_bytes": memory.plan_bytes,
-            "lower_bound_bytes": memory.bound_bytes,
-            "runs_recorded": memory.runs_recorded,
-            "runs_replayed": memory.runs_replayed,
-            "runs_deviated": memory.runs_deviated,
-            "runs_from_heap": memory.runs_from_heap,
-            "notes": [shape.reason for shape in memory.shapes if shape.reason],
-        }
 
-    def shapes(self) -> dict[str, Any]:
+        def number(value: object) -> int | None:
+            return value if isinstance(value, int) else None
+
+        return protocol.Planned(
+            loaded_mode=self.session.loaded_mode,
+            reason=memory.reason or None,
+            arena_bytes=number(memory.arena_bytes),
+            plan_bytes=number(memory.plan_bytes),
+            lower_bound_bytes=number(memory.bound_bytes),
+            runs_recorded=memory.runs_recorded,
+            runs_replayed=memory.runs_replayed,
+            runs_deviated=memory.runs_deviated,
+            runs_from_heap=memory.runs_from_heap,
+            notes=[shape.reason for shape in memory.shapes if shape.reason],
+        )
+
+    def shapes(self) -> dict[str, list[int]]:
         return {name: list(getattr(value, "shape", ())) for name, _, value in self.named_outputs()}
 
-    def save_outputs(self, folder: str) -> None:
+    def save_outputs(self, folder: str) -> Message:
         """Write the outputs down for whoever compares them. What is no plain array has no numbers to compare."""
         saved = []
         for number, (name, _, value) in enumerate(self.named_outputs()):
@@ -212,35 +204,29 @@ class Worker:
             if path:
                 self.numpy.save(path, value, allow_pickle=False)
             saved.append((name, path))
-        self.say({"saved": saved})
+        return protocol.Saved(saved)
 
-    def release(self) -> None:
+    def drop_all(self) -> None:
         self.feeds, self.series = {}, []
         self.outputs = self.session = None
         self.gc.collect()
 
 
-def main(life: type[Worker] = Worker) -> None:
+def main(worker: type[Worker] = Worker) -> None:
     """Do one task for the parent at the other end of stdin and stdout."""
     # Whatever prints on stdout from here on, a library or a kernel, must not end up between the messages.
     out = os.dup(1)
     os.dup2(2, 1)
-    task = json.loads(sys.stdin.buffer.readline())
-    die_with(task["parent"])
-    limits = task["rlimits"]
-    if limits:
+    order = protocol.decode_order(sys.stdin.buffer.readline())
+    if order.rlimits:
         import resource  # noqa: PLC0415
 
-        for name, value in limits.items():
+        for name, value in order.rlimits.items():
             kind = getattr(resource, name)
             hard = resource.getrlimit(kind)[1]
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
             resource.setrlimit(kind, (value, value))
     try:
-        life(task, out).run()
+        worker(order.task, order.spawned, out).run()
     except _Stopped:
         sys.exit(3)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 
 from onnx import GraphProto, ModelProto, TypeProto
@@ -36,7 +37,7 @@ class Model:
     _cache: dict[object, ModelProto] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, path: Path | str) -> Model:
+    def open(cls, path: str | PathLike[str]) -> Model:
         """Read and check a model file."""
         path = Path(path)
         proto = load_proto(path)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from onnxmem.documents import Record
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.packing.blobs import align, drop_orphans
-from onnxmem.process.child import last_words, read_task, run_child
+from onnxmem.process.child import Ended, run_child, serve
 from onnxmem.session import modes
 from onnxmem.session.package import WEIGHTS
 
@@ -27,6 +27,15 @@ SMALLEST = 1024
 ORT_LIMIT = 2**31 - 2**24
 OnSize = Callable[[int], None]
 """Told how many bytes there are so far."""
+
+
+@dataclass(frozen=True)
+class BuildTask(Record):
+    """A model to be written in another form."""
+
+    source: Path
+    target: Path
+    form: str
 
 
 def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) -> Path:
@@ -40,8 +49,10 @@ def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) 
             )
         _copy(source, target)
     else:
-        task = {"source": str(source.absolute()), "target": str(target.absolute()), "form": form}
-        _run(task, folder, source, on_size)
+        tick = (lambda: on_size(_size(folder))) if on_size else None
+        ended = run_child("onnxmem.packing.build", BuildTask(source.absolute(), target.absolute(), form), on_tick=tick)
+        if ended.code:
+            raise _failure(ended, source, folder)
         # A model of small weights only has none outside, and no file for them.
         if form != "ort" and (folder / WEIGHTS).exists():
             align(target, folder / WEIGHTS)
@@ -63,12 +74,6 @@ def _copy(source: Path, target: Path) -> None:
         raise UsageError(f"cannot write '{target}': {error.strerror}") from error
 
 
-def _run(task: dict[str, Any], folder: Path, source: Path, on_size: OnSize | None) -> None:
-    code, said = run_child("onnxmem.packing.build", task, on_tick=(lambda: on_size(_size(folder))) if on_size else None)
-    if code:
-        raise _failure(code, said, source, folder)
-
-
 def _size(folder: Path) -> int:
     total = 0
     for file in folder.iterdir():
@@ -77,9 +82,10 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _failure(code: int, said: str, source: Path, folder: Path) -> Exception:
+def _failure(ended: Ended, source: Path, folder: Path) -> Exception:
     """What a process that did not succeed died of."""
-    full = code == -signal.SIGXFSZ or "No space left" in said or "Failed to write" in said
+    code, output = ended.code, ended.output
+    full = code == -signal.SIGXFSZ or "No space left" in output or "Failed to write" in output
     if full or shutil.disk_usage(folder).free < 2**20:
         return UsageError(
             f"there is no room for a package of '{source.name}' in '{folder.parent}'",
@@ -88,41 +94,38 @@ def _failure(code: int, said: str, source: Path, folder: Path) -> Exception:
     if code == -signal.SIGKILL:
         return ModelError(f"the process that packed '{source.name}' was killed", hint="was there enough memory?")
     how = f"signal {-code}: " if code < 0 else ""
-    return ModelError(f"ONNX Runtime cannot pack '{source.name}': {how}{last_words(said)}")
+    return ModelError(f"ONNX Runtime cannot pack '{source.name}': {how}{ended.last_line}")
 
 
-def _save(task: dict[str, Any]) -> None:
+def _save(task: BuildTask) -> None:
     """Make the session that saves; runs in the child."""
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.options import apply  # noqa: PLC0415
 
-    form = task["form"]
     config = {}
-    if form == "ort":
+    if task.form == "ort":
         config["session.save_model_format"] = "ORT"
     else:
         config["session.optimized_model_external_initializers_file_name"] = WEIGHTS
         config["session.optimized_model_external_initializers_min_size_in_bytes"] = str(SMALLEST)
     # Packing is of no use to a session that never runs, unless what it packs is saved.
-    config[modes.SAVE_PREPACKED if form == "prepacked" else modes.DISABLE_PREPACKING] = "1"
+    config[modes.SAVE_PREPACKED if task.form == "prepacked" else modes.DISABLE_PREPACKING] = "1"
     options = onnxruntime.SessionOptions()
     settings: dict[str, modes.Setting] = {
-        "optimized_model_filepath": task["target"],
+        "optimized_model_filepath": str(task.target),
         "log_severity_level": 3,
         "enable_cpu_mem_arena": False,
         "enable_mem_pattern": False,
     }
     apply(options, settings, config)
-    try:
-        made = onnxruntime.InferenceSession(
-            task["source"], options, providers=["CPUExecutionProvider"], enable_fallback=0
-        )
-    except Exception as error:  # onnxruntime raises a dozen classes of its own
-        sys.exit(" ".join(str(error).split()))
-    if form != "ort":
-        drop_orphans(Path(task["target"]), {value.name for value in made.get_inputs()})
+    session = onnxruntime.InferenceSession(
+        str(task.source), options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )
+    if task.form != "ort":
+        drop_orphans(task.target, {value.name for value in session.get_inputs()})
 
 
-if __name__ == "__main__":
-    _save(read_task())
+def main() -> None:
+    """Do one task for the parent."""
+    serve(BuildTask, _save)

@@ -23,7 +23,7 @@ def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:
     """The bytes by place, and what is not in the file, with the reason. A file that is too short is an error."""
     if model.suffix == ".ort":
         # One flatbuffer: all weights are in the file, and the graph around them is small.
-        return Weights(model.stat().st_size, 0, 0), ()
+        return Weights(raw=model.stat().st_size, packed=0, inline=0), ()
     proto = onnx.load_model(model, load_external_data=False)
     raw = packed = inline = large = 0
     for tensor in all_tensors(proto):
@@ -35,12 +35,13 @@ def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:
             size = tensor_bytes(tensor.data_type, tensor.dims) or 0
             inline += size
             large += size if size >= SMALLEST else 0
+    weights = Weights(raw=raw, packed=packed, inline=inline)
     if not large:
-        return Weights(raw, packed, inline), ()
+        return weights, ()
     note = (
         f"{format_bytes(large)} of weights stay inside the graph, where ONNX Runtime keeps them: one copy per process"
     )
-    return Weights(raw, packed, inline), (note,)
+    return weights, (note,)
 
 
 def always_read(model: Path) -> tuple[tuple[int, int], ...]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import secrets
-import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 from onnx import ModelProto, TensorProto
 
+from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.files import replacing, write_bytes
+from onnxmem.folders import temporary_folder
 from onnxmem.measurement.signature import read_signature
 from onnxmem.model.load import all_tensors, external_location, load_proto, refuse_package
 from onnxmem.packing.build import ORT_LIMIT, SMALLEST, build
+from onnxmem.result import Result
 from onnxmem.units import format_bytes
 
 TARGETS = {
@@ -25,8 +29,32 @@ _PROTOBUF_LIMIT = 2**31
 _PAGE = 4096
 
 
-def convert(model: Path | str, to: str, output: Path | str, *, force: bool = False) -> tuple[Path, ...]:
-    """Write a model in another form, and say which files that took: `convert("m.onnx", "external", "out/m.onnx")`."""
+@dataclass(frozen=True)
+class WrittenFile(Record):
+    """A file, and its size."""
+
+    path: Path = stored("path")
+    size: int = stored("bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converted(Result):
+    """A model in another form: the file to load first, then what it needs beside it."""
+
+    SCHEMA = "onnxmem.convert/1"
+
+    model: str
+    to: str
+    files: tuple[WrittenFile, ...]
+
+    def __repr__(self) -> str:
+        return f"<Converted {self.model} to {', '.join(str(file.path) for file in self.files)}>"
+
+
+def convert(
+    model: str | os.PathLike[str], to: str, output: str | os.PathLike[str], *, force: bool = False
+) -> Converted:
+    """Write a model in another form: `convert("m.onnx", "external", "out/m.onnx")`."""
     source, target = Path(model), Path(output)
     if to not in TARGETS:
         raise UsageError(f"there is no form '{to}'", hint=f"known: {', '.join(TARGETS)}")
@@ -37,6 +65,12 @@ def convert(model: Path | str, to: str, output: Path | str, *, force: bool = Fal
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"'{target}' is the model itself", hint="choose another name")
     refuse_package(source)
+    paths = _write(source, to, target)
+    files = tuple(WrittenFile(path, path.stat().st_size) for path in paths)
+    return Converted(model=source.name, to=to, files=files)
+
+
+def _write(source: Path, to: str, target: Path) -> tuple[Path, ...]:
     size = read_signature(source).file_size
     if to == "ort":
         return (_to_ort(source, target, size),)
@@ -49,12 +83,8 @@ def convert(model: Path | str, to: str, output: Path | str, *, force: bool = Fal
 def _to_ort(source: Path, target: Path, size: int) -> Path:
     if size > ORT_LIMIT:
         raise ModelError(f"'{source.name}' has {format_bytes(size)}, and the ORT format ends at 2 GiB")
-    try:
-        folder = tempfile.TemporaryDirectory(prefix=".onnxmem-", dir=target.parent)
-    except OSError as error:
-        raise UsageError(f"cannot write '{target}': {error.strerror}") from error
-    with folder as temporary:
-        build(source, Path(temporary), "ort").replace(target)
+    with temporary_folder(beside=target) as folder:
+        build(source, folder, "ort").replace(target)
     return target
 
 

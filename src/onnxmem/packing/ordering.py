@@ -13,23 +13,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
 from onnxmem.files import replacing
+from onnxmem.measurement.protocol import SavedFeeds
 from onnxmem.model.bindings import bind
 from onnxmem.model.dims import Dim
 from onnxmem.model.graph import Graph, Node
 from onnxmem.model.load import subgraphs_of
 from onnxmem.model.model import Model
 from onnxmem.model.weights import is_constant
-from onnxmem.packing.recording import LoadSettings, Recording, SavedFeeds, record_nodes
+from onnxmem.packing.recording import LoadSettings, Recording, record_nodes
 from onnxmem.schedule.orders import find_order
 from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import peak
 from onnxmem.session.modes import Mode, Setting
+from onnxmem.session.package import PackedOrder
 from onnxmem.units import format_bytes
 
 DEFAULT, PRIORITY = "ort-default", "ort-priority"
@@ -45,30 +46,12 @@ _EAGER = ("Shape", "Size")
 
 @dataclass(frozen=True)
 class Ordered:
-    """The order a package runs in, and what it takes."""
+    """The order a package runs in, and what keeps it."""
 
-    asked: str
-    name: str
-    """The order that was kept: the one asked for, or one that ONNX Runtime makes itself."""
-    default_bound: int
-    """What a run of the source needs at least in ONNX Runtime's order, scratch included, outputs not: by its trace."""
-    bound: int
-    """The same for the package in this one. ONNX Runtime's order of what it has written is not that of the source."""
-    verified: bool
-    """Whether the order that was written is the one that nodes ran in. If not, it is not in the package."""
+    order: PackedOrder
     settings: LoadSettings
     """What a session must be told to keep it."""
     note: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "asked": self.asked,
-            "name": self.name,
-            "default_bound_bytes": self.default_bound,
-            "bound_bytes": self.bound,
-            "verified": self.verified,
-        }
 
 
 @dataclass(frozen=True)
@@ -97,7 +80,7 @@ def put_in_order(
     shapes: Mapping[str, tuple[int, ...]],
     seconds: float,
     timeout: float,
-    progress: Callable[[str], None],
+    on_stage: Callable[[str], None],
 ) -> Ordered:
     """Rewrite what was built of `source` so that its nodes run in the order asked for, if they need less in it.
 
@@ -109,46 +92,53 @@ def put_in_order(
     _name_nodes(proto)
     with replacing(model) as temporary:
         temporary.write_bytes(proto.SerializeToString())
-    progress("recording runs in ONNX Runtime's order")
+    on_stage("recording runs in ONNX Runtime's order")
     before = job.record(source, LoadSettings({}, {}))
     first = job.record(model, plain)
-    default = Ordered(asked, DEFAULT, before.trace.bound(), first.trace.bound(), True, plain)
-    progress(f"searching the order '{asked}'")
+    default = PackedOrder(
+        asked=asked,
+        name=DEFAULT,
+        default_bound=before.trace.bound(),
+        bound=first.trace.bound(),
+        verified=True,
+    )
+    on_stage(f"searching the order '{asked}'")
     written = _search(job, proto, first, shapes, seconds)
     candidates = {asked: written} if asked != DEFAULT and written else {}
     if asked == "best":
-        candidates[PRIORITY] = [_made(node.output) for node in _movable(proto)]
-    return _choose(job, proto, default, candidates, progress)
+        candidates[PRIORITY] = [_first_output(node.output) for node in _movable(proto)]
+    return _choose(job, proto, default, candidates, on_stage)
 
 
 def _choose(
     job: _Job,
     proto: ModelProto,
-    default: Ordered,
+    default: PackedOrder,
     candidates: Mapping[str, list[str]],
-    progress: Callable[[str], None],
+    on_stage: Callable[[str], None],
 ) -> Ordered:
     """Record a run in each order; the one that needs least is written, if it needs less than ONNX Runtime's."""
-    kept, spoiled = default, ""
+    kept, settings, spoiled = default, job.plain, ""
     keep = LoadSettings({**job.plain.options, **KEEP_OPTIONS}, {**job.plain.config, **KEEP_CONFIG})
-    trial = job.model.with_name(f"ordered-{job.model.name}")
+    candidate = job.model.with_name(f"ordered-{job.model.name}")
     for name, order in candidates.items():
-        progress(f"recording a run in the order '{name}'")
-        names = _write(proto, order, trial)
-        run = job.record(trial, keep)
+        on_stage(f"recording a run in the order '{name}'")
+        names = _write(proto, order, candidate)
+        run = job.record(candidate, keep)
         difference, bound = _difference(names, run.ran), run.trace.bound()
         # What ONNX Runtime makes of its own file may by chance be as good as what was asked for.
         as_good = name == job.asked and bound == kept.bound < default.default_bound
         if difference:
             spoiled = difference if name == job.asked else spoiled
         elif bound < kept.bound or as_good:
-            kept = replace(kept, name=name, bound=bound, settings=keep)
-            trial.replace(job.model)
-        trial.unlink(missing_ok=True)
-    return replace(kept, verified=kept.name != DEFAULT or not spoiled, note=_note(job.asked, kept, spoiled))
+            kept, settings = replace(kept, name=name, bound=bound), keep
+            candidate.replace(job.model)
+        candidate.unlink(missing_ok=True)
+    kept = replace(kept, verified=kept.name != DEFAULT or not spoiled)
+    return Ordered(kept, settings, _note(job.asked, kept, spoiled))
 
 
-def _note(asked: str, kept: Ordered, spoiled: str) -> str:
+def _note(asked: str, kept: PackedOrder, spoiled: str) -> str:
     """What a user should know who gets another order than the one asked for."""
     if kept.name == asked:
         return ""
@@ -162,24 +152,24 @@ def _search(
 ) -> list[str]:
     """The order asked for, by the nodes' first outputs; nothing if already on paper it is worse than ONNX Runtime's."""
     graph = _graph(job.model, proto, shapes)
-    names = {_made(node.output): node.name for node in _movable(proto)}
-    if not names.keys() <= {_made(node.outputs) for node in graph.nodes}:
+    names = {_first_output(node.output): node.name for node in _movable(proto)}
+    if not names.keys() <= {_first_output(node.outputs) for node in graph.nodes}:
         return []  # ONNX Runtime makes other nodes of them even now, so that an order says nothing
 
     def name(node: Node) -> str:
-        return names.get(_made(node.outputs), "")
+        return names.get(_first_output(node.outputs), "")
 
     # Outputs are the caller's: they are outside of the arena in any order.
     uncounted = frozenset(graph.outputs)
     workload = memory_of(
         graph, Rules(), number=_known, scratch=lambda node: first.scratch.get(name(node), 0), uncounted=uncounted
     ).workload
-    found = find_order(job.asked, graph, workload, time_limit=seconds)
+    best = find_order(job.asked, graph, workload, time_limit=seconds)
     step = {name: position for position, name in enumerate(first.ran)}
     default = sorted(range(len(graph.nodes)), key=lambda position: step.get(name(graph.nodes[position]), -1))
-    if found.peak > peak(workload, default):
+    if best.peak > peak(workload, default):
         return []
-    return [_made(graph.nodes[position].outputs) for position in found.order]
+    return [_first_output(graph.nodes[position].outputs) for position in best.order]
 
 
 def _graph(model: Path, proto: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
@@ -187,15 +177,15 @@ def _graph(model: Path, proto: ModelProto, shapes: Mapping[str, tuple[int, ...]]
     read = Model.open(model)
     declared = {name: shape for name, shape in shapes.items() if read.inputs.get(name) is not None}
     graph = read.graph(bind(read.inputs, shapes=declared), level="disabled")
-    place = {_made(node.output): position for position, node in enumerate(proto.graph.node)}
-    nodes = (replace(node, index=place.get(_made(node.outputs), node.index)) for node in graph.nodes)
+    place = {_first_output(node.output): position for position, node in enumerate(proto.graph.node)}
+    nodes = (replace(node, index=place.get(_first_output(node.outputs), node.index)) for node in graph.nodes)
     return replace(graph, nodes=tuple(sorted(nodes, key=lambda node: node.index)), numbering="file")
 
 
 def _write(proto: ModelProto, order: list[str], path: Path) -> list[str]:
     """Write the model with its nodes in this order; what the order does not mention stays first. Their names."""
     place = {output: position for position, output in enumerate(order)}
-    nodes = sorted(proto.graph.node, key=lambda node: place.get(_made(node.output), -1))
+    nodes = sorted(proto.graph.node, key=lambda node: place.get(_first_output(node.output), -1))
     ordered = ModelProto()
     ordered.CopyFrom(proto)
     del ordered.graph.node[:]
@@ -208,9 +198,9 @@ def _difference(written: list[str], ran: tuple[str, ...]) -> str:
     """Where a run left the order that was written; empty if it did not."""
     known = set(written)
     main = [name for name in ran if name in known]  # the others are in subgraphs, or run wherever they can
-    for expected, found in zip(written, main, strict=False):
-        if expected != found:
-            return f"'{found}' ran where '{expected}' should have"
+    for expected, actual in zip(written, main, strict=False):
+        if expected != actual:
+            return f"'{actual}' ran where '{expected}' should have"
     return f"'{written[len(main)]}' did not run" if len(main) < len(written) else ""
 
 
@@ -235,7 +225,7 @@ def _movable(proto: ModelProto) -> list[NodeProto]:
     return [node for node in proto.graph.node if not is_constant(node)]
 
 
-def _made(outputs: Iterable[str]) -> str:
+def _first_output(outputs: Iterable[str]) -> str:
     """What a node is known by, whatever it is called: the first thing it makes."""
     return next(filter(None, outputs), "")
 

@@ -9,32 +9,45 @@ moment leaves the old package, the new one, or none, and the next `pack` clears 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from onnxmem.errors import ModelError, UsageError
-from onnxmem.folders import replacing_folder, sync
+from onnxmem.folders import replacing_folder, sync, temporary_folder
 from onnxmem.measurement.feeds import Feeds, make_feeds
+from onnxmem.measurement.measure import with_hint
+from onnxmem.measurement.protocol import Task
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
-from onnxmem.measurement.trial import Trial, run_trial
+from onnxmem.measurement.trial import run_trial
+from onnxmem.measurement.verdict import Verdict
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
 from onnxmem.packing.contents import always_read, describe_weights
 from onnxmem.packing.ordering import Ordered, put_in_order
+from onnxmem.packing.packed import Packed
 from onnxmem.packing.recording import LoadSettings, record_plan
+from onnxmem.progress import OnProgress, Progress
 from onnxmem.schedule.orders import check_order_name
 from onnxmem.session.cpu import this_cpu
-from onnxmem.session.modes import DISABLE_PREPACKING, MODES, Mode, Setting, check_version, find_mode
-from onnxmem.session.package import MANIFEST, PLANS, Manifest, Package, StoredFile, is_package, open_package, stored
+from onnxmem.session.modes import DISABLE_PREPACKING, MODES, Mode, check_version, find_mode
+from onnxmem.session.package import (
+    MANIFEST,
+    PLANS,
+    Manifest,
+    PackedInput,
+    PackedPlan,
+    Source,
+    StoredFile,
+    Verified,
+    hash_file,
+    is_package,
+    open_package,
+)
 from onnxmem.units import format_bytes
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many bytes of it are, and of how many (0 where nobody knows)."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 """One combination of input shapes."""
@@ -45,7 +58,7 @@ ORDER_SECONDS, PLAN_SECONDS = 10.0, 10.0
 PACKABLE = tuple(mode for mode in MODES if mode.form != "any")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Request:
     source: Path
     folder: Path
@@ -55,27 +68,35 @@ class _Request:
     feeds: Feeds
     order: str | None
     plans: tuple[Feeds, ...]
-    progress: Progress
+    on_progress: OnProgress
+
+    def report(self, stage: str, done: int = 0, total: int = 0) -> None:
+        self.on_progress(Progress(stage, done, total, "bytes"))
 
 
 def pack(
-    model: Path | str,
-    folder: Path | str,
+    model: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     mode: str = "prepacked",
     *,
     order: str | None = None,
     plans: Iterable[Shapes] = (),
     force: bool = False,
-    progress: Progress | None = None,
-    **inputs: Any,
-) -> Package:
+    shapes: Shapes | None = None,
+    dims: Mapping[str, int] | None = None,
+    inputs: str | os.PathLike[str] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    timeout: float = 600.0,
+    on_progress: OnProgress | None = None,
+) -> Packed:
     """Write a package of a model, checked to give the same outputs: `pack("model.onnx", "model.pack")`.
 
     An existing package is replaced only with `force`, and anything else that is there never. The check runs the model
-    on generated inputs in fresh processes; `inputs` (shapes, dims, inputs, ranges, seed: the fields of a Scenario)
-    say on which. With `order` ("best", or another name of `onnxmem plan --order`) its nodes run in that order, if that
-    needs less memory on these inputs than ONNX Runtime's own. For each combination of input shapes in `plans` the
-    places of all tensors are solved now, so that the first run of a planned session is already planned.
+    in fresh processes, on arrays from an .npz file or on inputs that are generated with these shapes, ranges and seed.
+    With `order` ("best", or another name of `onnxmem plan --order`) its nodes run in that order, if that needs less
+    memory on these inputs than ONNX Runtime's own. For each combination of input shapes in `plans` the places of all
+    tensors are solved now, so that the first run of a planned session is already planned.
     """
     source, target, chosen = Path(model), Path(folder), find_mode(mode)
     _check_target(target, force=force)
@@ -87,46 +108,88 @@ def pack(
 
     check_version(chosen, onnxruntime.__version__)
     plans = tuple(plans)
-    if plans and not any(inputs.get(name) for name in ("shapes", "dims", "inputs")):
-        inputs["shapes"] = plans[0]  # the one shape that is known to matter
-    scenario = Scenario(source, mode="stock", runs=1, **inputs)
+    if plans and not (shapes or dims or inputs):
+        shapes = plans[0]  # the one shape that is known to matter
+    scenario = Scenario(
+        source,
+        shapes=shapes or {},
+        dims=dims or {},
+        inputs=None if inputs is None else Path(inputs),
+        ranges=ranges or {},
+        seed=seed,
+        runs=1,
+        timeout=timeout,
+    )
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
-    planned = _plan_feeds(signature, scenario, feeds, plans)
     request = _Request(
-        source, target, chosen, scenario, signature, feeds, order, planned, progress or (lambda *_: None)
+        source=source,
+        folder=target,
+        mode=chosen,
+        scenario=scenario,
+        signature=signature,
+        feeds=feeds,
+        order=order,
+        plans=_plan_feeds(signature, scenario, feeds, plans),
+        on_progress=on_progress or (lambda _: None),
     )
     _check_room(request)
     with replacing_folder(target) as temporary:
         _write(request, temporary, onnxruntime.__version__)
-    return open_package(target)
+    return Packed(folder=target, manifest=open_package(target).manifest)
 
 
-def repack(folder: Path | str, model: Path | str | None = None, **settings: Any) -> Package:
+def repack(
+    folder: str | os.PathLike[str],
+    model: str | os.PathLike[str] | None = None,
+    *,
+    order: str | None = None,
+    plans: Iterable[Shapes] | None = None,
+    shapes: Shapes | None = None,
+    dims: Mapping[str, int] | None = None,
+    inputs: str | os.PathLike[str] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    timeout: float = 600.0,
+    on_progress: OnProgress | None = None,
+) -> Packed:
     """Make a package again for this ONNX Runtime and CPU, in its mode and order and with plans for the same shapes.
 
-    `model` says where its source is now, if it has moved; `settings` are those of `pack`, and have precedence.
+    `model` says where its source is now, if it has moved; whatever else is given has precedence over the package's own.
     """
-    package = open_package(Path(folder))
-    made = package.manifest
-    source = Path(model) if model is not None else Path(made.source_path)
+    manifest = open_package(Path(folder)).manifest
+    source = Path(manifest.source.path if model is None else model)
     if not source.is_file():
         raise UsageError(
             f"the model that '{folder}' was made from is not at '{source}' any more", hint="say where it is now"
         )
-    if model is None and stored(source).sha256 != made.source[0].sha256:
+    if model is None and hash_file(source).sha256 != manifest.source.files[0].sha256:
         raise UsageError(
             f"'{source}' is not the model that '{folder}' was made from any more",
             hint=f"if the new one is meant: onnxmem pack {source} -o {folder} --force",
         )
-    if made.order is not None:
-        settings.setdefault("order", made.order["asked"])
-        if not any(settings.get(name) for name in ("shapes", "dims", "inputs")):
+    if manifest.order is not None:
+        order = order or manifest.order.asked
+        if not (shapes or dims or inputs):
             # An order is the best one for certain shapes.
-            declared, fed = read_signature(source).shapes, made.verified["inputs"]
-            settings["shapes"] = {n: tuple(fed[n]["shape"]) for n in fed if declared.get(n) is not None}
-    settings.setdefault("plans", [{n: tuple(dims) for n, dims in plan["inputs"].items()} for plan in made.plans])
-    return pack(source, folder, made.mode, force=True, **settings)
+            declared = read_signature(source).shapes
+            fed = manifest.verified.inputs.items()
+            shapes = {name: array.shape for name, array in fed if declared.get(name) is not None}
+    return pack(
+        source,
+        folder,
+        manifest.mode,
+        order=order,
+        plans=[plan.inputs for plan in manifest.plans] if plans is None else plans,
+        force=True,
+        shapes=shapes,
+        dims=dims,
+        inputs=inputs,
+        ranges=ranges,
+        seed=seed,
+        timeout=timeout,
+        on_progress=on_progress,
+    )
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -157,12 +220,12 @@ def _check_order(order: str | None, mode: Mode) -> None:
 
 def _plan_feeds(signature: Signature, scenario: Scenario, feeds: Feeds, plans: Iterable[Shapes]) -> tuple[Feeds, ...]:
     """Inputs for each combination of shapes; what the caller gave is used where it has the shape that is wanted."""
-    made: dict[tuple[tuple[int, ...], ...], Feeds] = {}
+    unique: dict[tuple[tuple[int, ...], ...], Feeds] = {}
     for shapes in plans:
         generated = make_feeds(signature, replace(scenario, shapes=dict(shapes), dims={}, inputs=None))
         arrays = {n: feeds.arrays[n] if feeds.arrays[n].shape == a.shape else a for n, a in generated.arrays.items()}
-        made[tuple(array.shape for array in arrays.values())] = replace(generated, arrays=arrays)
-    return tuple(made.values())
+        unique[tuple(array.shape for array in arrays.values())] = replace(generated, arrays=arrays)
+    return tuple(unique.values())
 
 
 def _check_room(request: _Request) -> None:
@@ -186,7 +249,7 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
     expected = request.signature.file_size * (2 if request.mode.form == "prepacked" else 1)
 
     def written(size: int) -> None:
-        request.progress("packing", size, max(size, expected))
+        request.report("packing", size, max(size, expected))
 
     model = build(request.source, temporary, request.mode.form, written)
     settings = LoadSettings(load_options(request.mode.form), {})
@@ -203,8 +266,7 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
     manifest = Manifest(
         mode=request.mode.name,
         model=model.name,
-        source=sources,
-        source_path=str(request.source.absolute()),
+        source=Source(str(request.source.absolute()), sources),
         onnxruntime=onnxruntime,
         onnxmem=version("onnxmem"),
         cpu=this_cpu(),
@@ -214,7 +276,7 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
         weights=weights,
         verified=verified,
         notes=(*notes, *([ordered.note] if ordered and ordered.note else [])),
-        order=ordered.document() if ordered else None,
+        order=ordered.order if ordered else None,
         plans=plans,
         always_read=read,
     )
@@ -225,37 +287,39 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
 def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | None:
     if request.order is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
+    with temporary_folder() as folder:
         return put_in_order(
             request.source,
             model,
             request.order,
             mode=request.mode,
             plain=plain,
-            feeds=request.feeds.save(Path(temporary)),
+            feeds=request.feeds.save(folder),
             shapes={name: array.shape for name, array in request.feeds.arrays.items()},
             seconds=ORDER_SECONDS,
             timeout=request.scenario.timeout,
-            progress=lambda stage: request.progress(stage, 0, 0),
+            on_stage=request.report,
         )
 
 
-def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[Mapping[str, Any], ...]:
+def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[PackedPlan, ...]:
     """Record and solve a run for each combination of shapes, write the plans beside the model, and describe them."""
     if not request.plans:
         return ()
     plans, loaded = [], settings.under(request.mode)
     for feeds in request.plans:
         shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in feeds.arrays.items())
-        request.progress(f"planning a run with {shapes or 'no inputs'}", 0, 0)
-        with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-            saved = feeds.save(Path(temporary))
-            plans.append(
-                record_plan(model, loaded, saved, seconds=PLAN_SECONDS, timeout=request.scenario.timeout + PLAN_SECONDS)
-            )
+        request.report(f"planning a run with {shapes or 'no inputs'}")
+        with temporary_folder() as folder:
+            saved, timeout = feeds.save(folder), request.scenario.timeout + PLAN_SECONDS
+            plans.append(record_plan(model, loaded, saved, seconds=PLAN_SECONDS, timeout=timeout))
     (model.parent / PLANS).write_text(json.dumps(plans))
     return tuple(
-        {"inputs": dict(plan["inputs"]), **{name: plan[name] for name in ("peak_bytes", "lower_bound_bytes")}}
+        PackedPlan(
+            inputs={name: tuple(dims) for name, dims in plan["inputs"]},
+            peak_bytes=plan["peak_bytes"],
+            lower_bound_bytes=plan["lower_bound_bytes"],
+        )
         for plan in plans
     )
 
@@ -266,56 +330,54 @@ def _hashed(request: _Request, stage: str, paths: tuple[Path, ...]) -> tuple[Sto
     def read(count: int) -> None:
         nonlocal done
         done += count
-        request.progress(stage, done, total)
+        request.report(stage, done, total)
 
-    return tuple(stored(path, read) for path in paths)
+    return tuple(hash_file(path, read) for path in paths)
 
 
-def _check_outputs(request: _Request, packed: Path, settings: LoadSettings) -> Mapping[str, Any]:
+def _check_outputs(request: _Request, packed: Path, settings: LoadSettings) -> Verified:
     """Run the original and the packed model in fresh processes on the same inputs: every bit must be equal."""
-    mode = request.mode
+    mode, source = request.mode, request.source
     # Kernels that are given unpacked weights add in another order. So do the original's when its packing is off, and
     # nothing else may differ.
     like = {} if mode.exact else {DISABLE_PREPACKING: "1"}
     reference = "stock" if mode.exact else "stock without packing"
-    stages: tuple[tuple[str, Path, str, Mapping[str, Setting], Mapping[str, str]], ...] = (
-        (f"running {request.source.name} as {reference}", request.source, "stock", {}, like),
-        (f"running the package as {mode.name}", packed, mode.name, settings.options, settings.config),
-    )
-    hashes: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        feeds = request.feeds.save(Path(temporary))
-        for stage, model, name, options, config in stages:
-            request.progress(stage, 0, 0)
-            task = {"model": str(model), "feeds": feeds, "mode": name, "runs": 1, "threads": None}
-            task |= {"options": dict(options), "config": dict(config), "profile": False}
-            trial = run_trial(task, timeout=request.scenario.timeout, memory_limit=None, model_files=())
-            hashes.append(_outputs(trial, stage, original=model == request.source))
-    if hashes[0] != hashes[1]:
+    with temporary_folder() as folder:
+        feeds = request.feeds.save(folder)
+        original = Task(str(source), feeds, config=like)
+        package = Task(str(packed), feeds, mode=mode.name, options=settings.options, config=settings.config)
+        expected = _run(request, f"running {source.name} as {reference}", original)
+        outputs = _run(request, f"running the package as {mode.name}", package)
+    if outputs != expected:
         raise ModelError(
-            f"'{request.source.name}' cannot be packed as '{mode.name}': its outputs are not those of {reference}",
+            f"'{source.name}' cannot be packed as '{mode.name}': its outputs are not those of {reference}",
             hint="a package would compute something else; please report the model",
         )
-    return {
-        "reference": reference,
-        "inputs": {n: {"dtype": str(a.dtype), "shape": list(a.shape)} for n, a in request.feeds.arrays.items()},
-        "seed": request.scenario.seed,
-        "outputs_sha256": hashes[0],
-    }
+    inputs = {n: PackedInput(dtype=str(a.dtype), shape=a.shape) for n, a in request.feeds.arrays.items()}
+    return Verified(reference=reference, inputs=inputs, seed=request.scenario.seed, outputs_sha256=outputs)
 
 
-def _outputs(trial: Trial, stage: str, *, original: bool) -> str:
-    if not original and "Required inputs" in trial.verdict.message:
-        raise ModelError(
-            "the model lists weights among its inputs, and in this form callers would have to feed some of them",
-            hint="choose mode prepacked, external or mapped",
-        )
+def _run(request: _Request, stage: str, task: Task) -> str:
+    """The hash of the outputs."""
+    request.report(stage)
+    trial = with_hint(run_trial(task, timeout=request.scenario.timeout), request.feeds.described())
     if not trial.verdict.ok:
-        hint = "give inputs it can run on: --shape, --dim or --inputs" if original else "please report the model"
-        raise ModelError(f"{stage} did not end well: {str(trial.verdict)[:300]}", hint=hint)
+        raise _failure(trial.verdict, stage, original=task.model == str(request.source))
     if len(set(trial.outputs)) > 1:
         raise ModelError(
             "the model computes something else each time it runs, so that no package of it can be checked",
             hint="does it draw random numbers? Give them a seed, or load the model as it is",
         )
     return trial.outputs[0]
+
+
+def _failure(verdict: Verdict, stage: str, *, original: bool) -> ModelError:
+    if not original and "Required inputs" in verdict.message:
+        return ModelError(
+            "the model lists weights among its inputs, and in this form callers would have to feed some of them",
+            hint="choose mode prepacked, external or mapped",
+        )
+    hint = verdict.hint or "give inputs it can run on: --shape, --dim or --inputs"
+    return ModelError(
+        f"{stage} did not end well: {str(verdict)[:300]}", hint=hint if original else "please report the model"
+    )

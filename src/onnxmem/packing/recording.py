@@ -5,28 +5,25 @@ Asked in a process of its own, with the very settings the model will be loaded w
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from onnxmem.documents import Record
 from onnxmem.errors import ModelError
-from onnxmem.process.child import last_words, read_task, run_child
+from onnxmem.folders import temporary_folder
+from onnxmem.measurement.nodes import read_kernels, read_statistics
+from onnxmem.measurement.protocol import SavedFeeds
+from onnxmem.process.child import run_child, serve
 from onnxmem.session.modes import Mode, Setting
 from onnxmem.session.planned.trace import Trace
 
-SavedFeeds = Sequence[tuple[str, str]]
-"""Names of inputs, and files of arrays."""
-
-_KERNEL = "_kernel_time"
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
-class LoadSettings:
+class LoadSettings(Record):
     """What a session is told when it is made."""
 
     options: Mapping[str, Setting]
@@ -38,7 +35,20 @@ class LoadSettings:
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordTask(Record):
+    """One run to be recorded."""
+
+    model: Path
+    settings: LoadSettings
+    feeds: tuple[tuple[str, str], ...]
+    folder: Path
+    """For what ONNX Runtime writes on the way."""
+    seconds: float | None
+    """How long to search for a plan; None: tell which nodes run when instead."""
+
+
+@dataclass(frozen=True)
+class Recording(Record):
     """One run: what it asked for, and which nodes ran when."""
 
     trace: Trace
@@ -50,90 +60,75 @@ class Recording:
 
 def record_nodes(model: Path, settings: LoadSettings, feeds: SavedFeeds, *, timeout: float) -> Recording:
     """Record one run, and once more with the profiler on."""
-    said = _ask({"what": "nodes"}, model, settings, feeds, timeout)
-    return Recording(Trace.of(said["trace"]), tuple(said["ran"]), said["scratch"])
+    return _run(Recording, model, settings, feeds, None, timeout)
 
 
 def record_plan(
     model: Path, settings: LoadSettings, feeds: SavedFeeds, *, seconds: float, timeout: float
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     """Record one run, and search for a plan of it for so long: a document for `plans` of a planned session."""
-    return _ask({"what": "plan", "seconds": seconds}, model, settings, feeds, timeout)
+    return _run(dict[str, Any], model, settings, feeds, seconds, timeout)
 
 
-def _ask(
-    task: Mapping[str, Any], model: Path, settings: LoadSettings, feeds: SavedFeeds, timeout: float
-) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as folder:
-        answer = Path(folder, "answer.json")
-        loaded = {"options": dict(settings.options), "config": dict(settings.config)}
-        files = {"model": str(model.absolute()), "feeds": list(feeds), "answer": str(answer)}
-        code, said = run_child("onnxmem.packing.recording", {**task, **loaded, **files}, timeout=timeout)
-        if code:
-            raise ModelError(
-                f"recording a run of '{model.name}' did not end well: {last_words(said)}",
-                hint="give inputs it can run on: --shape, --dim or --inputs",
-            )
-        found: dict[str, Any] = json.loads(answer.read_text())
-        return found
+def _run(
+    kind: type[_Answer], model: Path, settings: LoadSettings, feeds: SavedFeeds, seconds: float | None, timeout: float
+) -> _Answer:
+    with temporary_folder() as folder:
+        task = RecordTask(model.absolute(), settings, tuple(feeds), folder, seconds)
+        ended = run_child("onnxmem.packing.recording", task, timeout=timeout)
+    if ended.code:
+        raise ModelError(
+            f"recording a run of '{model.name}' did not end well: {ended.last_line}",
+            hint="give inputs it can run on: --shape, --dim or --inputs",
+        )
+    return ended.read(kind)
 
 
-def _options(task: Mapping[str, Any]) -> Any:
+def _options(task: RecordTask) -> Any:
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.options import apply  # noqa: PLC0415
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    apply(options, task["options"], task["config"])
+    apply(options, task.settings.options, task.settings.config)
     return options
 
 
-def _nodes(task: Mapping[str, Any], feeds: Mapping[str, Any], trace: Trace) -> dict[str, Any]:
+def _nodes(task: RecordTask, feeds: Mapping[str, Any], trace: Trace) -> Recording:
     import onnxruntime  # noqa: PLC0415
 
-    folder = Path(task["answer"]).parent
-    options, stats = _options(task), folder / "stats.csv"
-    options.enable_profiling, options.profile_file_prefix = True, str(folder / "profile")
+    options, statistics = _options(task), task.folder / "nodes.csv"
+    options.enable_profiling, options.profile_file_prefix = True, str(task.folder / "profile")
     # The memory pattern is one allocation that no node makes.
     options.enable_mem_pattern = options.enable_mem_reuse = False
-    options.add_session_config_entry("session.collect_node_memory_stats_to_file", str(stats))
-    session = onnxruntime.InferenceSession(task["model"], options, providers=["CPUExecutionProvider"])
+    options.add_session_config_entry("session.collect_node_memory_stats_to_file", str(statistics))
+    session = onnxruntime.InferenceSession(str(task.model), options, providers=["CPUExecutionProvider"])
     session.run(None, feeds)
-    events = json.loads(Path(session.end_profiling()).read_text())
+    kernels, _ = read_kernels(Path(session.end_profiling()))
     del session  # which writes the statistics
-    kernels = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL)]
-    ran = [event["name"].removesuffix(_KERNEL) for event in sorted(kernels, key=lambda event: event["ts"])]
-    scratch: dict[str, int] = {}
-    if stats.exists():
-        with stats.open(newline="") as file:
-            for row in csv.DictReader(file):
-                name, taken = row["#name"], int(row["total_temp_allocations"])
-                scratch[name] = max(scratch.get(name, 0), taken)
-    return {"trace": trace.document(), "ran": ran, "scratch": scratch}
+    scratch = {name: node.temporary for name, node in read_statistics(statistics).items()}
+    return Recording(trace, tuple(kernel.name for kernel in kernels), scratch)
 
 
-def _plan(task: Mapping[str, Any], feeds: Mapping[str, Any], trace: Trace) -> dict[str, Any]:
+def _plan(feeds: Mapping[str, Any], trace: Trace, seconds: float) -> Mapping[str, Any]:
     from onnxmem.session.planned.plan_book import RunKey, solved  # noqa: PLC0415
 
     key = RunKey(tuple(sorted((name, array.shape) for name, array in feeds.items())), ())
-    return solved(key, trace, seconds=task["seconds"])
+    return solved(key, trace, seconds=seconds)
 
 
-def _answer(task: Mapping[str, Any]) -> None:
-    """Do the task; runs in the child."""
+def _record(task: RecordTask) -> Recording | Mapping[str, Any]:
+    """Runs in the child."""
     import numpy as np  # noqa: PLC0415
 
     from onnxmem.session.planned.trace import record  # noqa: PLC0415
 
-    feeds = {name: np.load(path) for name, path in task["feeds"]}
-    trace = record(task["model"], feeds, _options(task))
-    found = {"nodes": _nodes, "plan": _plan}[task["what"]](task, feeds, trace)
-    Path(task["answer"]).write_text(json.dumps(found))
+    feeds = {name: np.load(path) for name, path in task.feeds}
+    trace = record(str(task.model), feeds, _options(task))
+    return _nodes(task, feeds, trace) if task.seconds is None else _plan(feeds, trace, task.seconds)
 
 
-if __name__ == "__main__":
-    try:
-        _answer(read_task())
-    except Exception as error:  # whatever a model can raise is one line for the parent
-        sys.exit(" ".join(str(error).split()) or repr(error))
+def main() -> None:
+    """Do one task for the parent."""
+    serve(RecordTask, _record)

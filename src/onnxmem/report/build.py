@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.estimation.estimate import Estimate
+from onnxmem.estimation.planning import Planning
 from onnxmem.placement.plan import Plan
 from onnxmem.releasing.ladder import Ladder
 from onnxmem.report.cells import words
 from onnxmem.report.charts.timeline import SCALE
-from onnxmem.report.documents import estimate_document, plan_document
 from onnxmem.report.release import release_document
 from onnxmem.report.render.to_json import SCHEMA
 from onnxmem.report.report import Chart, Document, Report, Section
@@ -60,10 +59,8 @@ def document_of(result: Any) -> Document:
     """The JSON document of a result."""
     if isinstance(result, Mapping):
         return result
-    if isinstance(result, Estimate):
-        return estimate_document(result)
     if isinstance(result, Plan):
-        return plan_document(result, None)
+        return Planning.of(result).document()
     if isinstance(result, Ladder):
         return release_document(result)
     if callable(getattr(result, "document", None)):

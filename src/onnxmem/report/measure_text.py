@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from onnxmem.documents import encode
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.nodes import RuntimeMemory
 from onnxmem.measurement.smaps import KINDS, Kind
@@ -55,8 +56,8 @@ def _heading(measurement: Measurement) -> list[RenderableType]:
     if fed.dims.assumed:
         assumed = ", ".join(f"{printable(name)}={number}" for name, number in fed.dims.assumed.items())
         lines.append(Text(f"assumed {assumed}; set with --dim or --shape", style="yellow"))
-    if measurement.planned and measurement.planned["reason"]:
-        lines.append(Text(printable(how_planned(measurement.planned)), style="yellow"))
+    if measurement.planned and measurement.planned.reason:
+        lines.append(Text(printable(how_planned(encode(measurement.planned))), style="yellow"))
     if not measurement.verdict.ok:
         lines += ["", Text(f"The process {ending(measurement)}", style="bold red")]
     return lines
@@ -111,8 +112,8 @@ def _summary(measurement: Measurement) -> Table:
         if measurement.verdict.ok or isinstance(took, int):
             table.add_row(name, _size(took), what)
     planned = measurement.planned
-    if planned and not planned["reason"]:
-        table.add_row("its plan takes", format_bytes(planned["plan_bytes"]), how_planned(planned))
+    if planned and not planned.reason:
+        table.add_row("its plan takes", format_bytes(planned.plan_bytes or 0), how_planned(encode(planned)))
     if measurement.latency is not None:
         low, high = min(measurement.latencies), max(measurement.latencies)
         middle = f"median of {len(measurement.latencies)} runs, from {_ms(low)} to {_ms(high)}"
@@ -171,12 +172,12 @@ def _nodes(runtime: RuntimeMemory) -> list[RenderableType]:
     table.add_column("", no_wrap=True, style="dim", max_width=16, overflow="ellipsis")
     for name in ("outputs", "scratch", "in use after"):
         table.add_column(name, justify="right", no_wrap=True)
-    for node in runtime.blamed:
+    for node in runtime.largest:
         name = shorten_path(printable(node.name), _NAME)
         table.add_row(name, printable(node.op), _size(node.dynamic), _size(node.temporary), _size(node.in_use))
     title = Text("ONNX Runtime's own figures, from a separate run without memory pattern", style="bold")
     parts: list[RenderableType] = ["", title, figures]
-    return [*parts, "", table] if runtime.blamed else parts
+    return [*parts, "", table] if runtime.largest else parts
 
 
 def _circumstances(measurement: Measurement) -> list[RenderableType]:

@@ -1,24 +1,16 @@
-"""A package as JSON and as text."""
+"""A package as text."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from onnxmem.report.charts.layout import printable
-from onnxmem.session.package import Package
+from onnxmem.session.package import Package, PackedOrder, PackedPlan
 from onnxmem.units import format_bytes
-
-
-def package_document(package: Package) -> dict[str, Any]:
-    """`onnxmem.package/1`: the manifest, and where it is."""
-    document: dict[str, Any] = json.loads(package.manifest.text())
-    return {**document, "folder": str(package.folder), "bytes": package.size}
 
 
 def package_text(package: Package, what: str) -> RenderableType:
@@ -36,12 +28,12 @@ def package_text(package: Package, what: str) -> RenderableType:
     if weights.inline:
         table.add_row("in the graph", format_bytes(weights.inline), "small weights, a copy in each process")
     if made.order:
-        table.add_row("order", format_bytes(made.order["bound_bytes"]), _order_text(made.order))
+        table.add_row("order", format_bytes(made.order.bound), _order_text(made.order))
     for plan in made.plans:
-        table.add_row("plan", format_bytes(plan["peak_bytes"]), _plan_text(plan))
+        table.add_row("plan", format_bytes(plan.peak_bytes), _plan_text(plan))
     table.add_row("for", "", f"ONNX Runtime {made.onnxruntime}, {made.cpu.machine} CPUs with the features of this one")
-    shapes = _shapes_text({name: fed["shape"] for name, fed in made.verified["inputs"].items()})
-    table.add_row("outputs", "equal", f"bit for bit to {made.verified['reference']}, on {shapes}")
+    shapes = _shapes_text({name: fed.shape for name, fed in made.verified.inputs.items()})
+    table.add_row("outputs", "equal", f"bit for bit to {made.verified.reference}, on {shapes}")
     table.add_row("costs", "", package.mode.costs)
     lines: list[RenderableType] = [Text.assemble((str(package.folder), "bold"), f"  {what}"), table]
     lines += [Text(f"note: {note}", style="yellow") for note in made.notes]
@@ -49,15 +41,15 @@ def package_text(package: Package, what: str) -> RenderableType:
     return Group(*lines)
 
 
-def _order_text(order: Mapping[str, Any]) -> str:
-    before = format_bytes(order["default_bound_bytes"])
-    return f"is the least a run needs in the order '{order['name']}'; the model as it was needs {before}"
+def _order_text(order: PackedOrder) -> str:
+    before = format_bytes(order.default_bound)
+    return f"is the least a run needs in the order '{order.name}'; the model as it was needs {before}"
 
 
-def _plan_text(plan: Mapping[str, Any]) -> str:
-    above = plan["peak_bytes"] - plan["lower_bound_bytes"]
+def _plan_text(plan: PackedPlan) -> str:
+    above = plan.peak_bytes - plan.lower_bound_bytes
     proof = f"{format_bytes(above)} above the least that is proven" if above > 0 else "proven to be the least"
-    return f"is what a run with {_shapes_text(plan['inputs'])} is planned to take; {proof}"
+    return f"is what a run with {_shapes_text(plan.inputs)} is planned to take; {proof}"
 
 
 def _shapes_text(shapes: Mapping[str, Sequence[int]]) -> str:

@@ -49,7 +49,7 @@ def release_document(ladder: Ladder) -> dict[str, Any]:
         "released_fraction": known("released_fraction", ladder.released_fraction),
         "released_fraction_anon": known("released_fraction_anon", ladder.released_fraction_anon),
         "released_fraction_rss": known("released_fraction_rss", ladder.released_fraction_rss),
-        "has_clear_cache": bool(ladder.facts.get("clear_cache")),
+        "has_clear_cache": ladder.released.clear_cache,
         "explanation": list(explain_release(ladder)),
         "environment": ladder.environment.document(),
         "unknown": unknown,
@@ -109,8 +109,8 @@ def _mib(value: Bytes) -> str:
 
 def _step(step: Step) -> dict[str, Any]:
     document = step.reading.document()
-    unknown = document.pop("unknown")
-    del document["at"], document["peak_rss_bytes"]
+    unknown = document.pop("unknown", {})
+    del document["at_seconds"], document["peak_rss_bytes"]
     figures = {
         "freed_bytes": step.freed,
         "freed_anon_bytes": step.freed_anon,

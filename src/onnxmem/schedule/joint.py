@@ -1,8 +1,8 @@
 """Order and placement in one program, as MODeL states it, for a solver anyone can install (extra `solvers`).
 
 The searches treat the two one after the other: first the order whose live bytes peak lowest, then offsets for it. This
-program decides both at once, so on graphs small enough for it, it proves what the best possible arena is. It is the
-reference, not the tool: a few dozen nodes are its limit.
+program decides both at once, so on graphs small enough for it, it proves what the best possible arena is: the strategy
+`model`. It is the reference rather than the tool: a few dozen nodes are its limit.
 
     place in the order   an integer per node, all different, each after those it needs
     lifetime             from the writer's place to the place after the last reader
@@ -20,12 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from onnxmem.errors import PlanError, missing_extra
+from onnxmem.deadline import Deadline
+from onnxmem.errors import PlanError, UsageError, missing_extra
+from onnxmem.model.dims import Dim
+from onnxmem.model.model import Model
 from onnxmem.placement.plan import Plan
-from onnxmem.placement.strategies import solve
-from onnxmem.schedule.search import best_order
+from onnxmem.placement.strategies import JOINT, solve
+from onnxmem.placement.validate import validate_plan
+from onnxmem.schedule.scheduled import Question, Scheduled, dimensions_of, graph_of, problem_of
+from onnxmem.schedule.search import OrderResult, best_order
+from onnxmem.schedule.storages import memory_of
+from onnxmem.schedule.timeline import lay_out
 from onnxmem.schedule.workload import Workload, check_order, dependencies, lifetimes, peak, to_problem
 
+MOST_NODES = 100
 # CP-SAT adds up in 64 bits; this leaves it room for its own sums.
 _LARGEST_TOTAL = 2**50
 
@@ -42,11 +50,52 @@ class JointResult:
     peak: int
     proven_bound: int
     seconds: float
+    interrupted: bool = False
 
     @property
     def optimal(self) -> bool:
         """Is it proven that nothing is smaller?"""
         return self.peak == self.proven_bound
+
+
+def plan_jointly(
+    model: Model, question: Question, deadline: Deadline, capacity: int | None = None
+) -> tuple[Scheduled, Plan]:
+    """A small model laid out in the order that needs the smallest arena, and the plan of that arena."""
+    given, assumed = dimensions_of(model, question)
+    graph = graph_of(model, question, {**given, **assumed}, deadline)
+    if question.order not in ("ort-default", "best"):
+        raise UsageError(f"strategy '{JOINT}' chooses the order itself, so it cannot be '{question.order}'")
+    hint = "the strategy 'best' with the order 'best' searches for one after the other"
+    if len(graph.nodes) > MOST_NODES:
+        raise PlanError(
+            f"strategy '{JOINT}' decides order and placement at once, which is out of reach for {len(graph.nodes)} "
+            f"nodes: {MOST_NODES} are its limit",
+            hint=hint,
+        )
+    if any(node.subgraphs for node in graph.nodes):
+        raise PlanError(f"strategy '{JOINT}' cannot look into the subgraphs of If, Loop and Scan", hint=hint)
+    workload = memory_of(graph, question.rules, number=_number).workload
+    found = order_and_place(workload, alignment=question.alignment, time_limit=deadline.left, seed=question.seed)
+    assert found.plan is not None
+    order = OrderResult(found.order, peak(workload, found.order), found.optimal, found.proven_bound, found.seconds)
+    timeline = lay_out(graph, JOINT, question.rules, found=order)
+    problem = problem_of(timeline, question.alignment)
+    plan = Plan(
+        problem if capacity is None else problem.with_capacity(capacity),
+        found.plan.offsets,
+        JOINT,
+        seconds=found.seconds,
+        proven_bound=found.proven_bound,
+        interrupted=found.interrupted,
+    )
+    validate_plan(plan)
+    return Scheduled(model, graph, timeline, problem, given, assumed), plan
+
+
+def _number(size: Dim) -> int:
+    assert isinstance(size, int)  # every free dimension has a number
+    return size
 
 
 def order_and_place(
@@ -83,7 +132,7 @@ def order_and_place(
         raise PlanError(f"the solver found no order and placement: {solver.status_name(status)}")
     most = plan.peak if plan else peak(workload, order)
     bound = max(math.ceil(solver.best_objective_bound), 0) * program.unit
-    return JointResult(order, plan, most, min(bound, most), time.perf_counter() - started)
+    return JointResult(order, plan, most, min(bound, most), time.perf_counter() - started, interrupted)
 
 
 def _solve(solver: Any, model: Any) -> Any:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from onnxmem.deadline import Deadline
+from onnxmem.errors import UsageError
 from onnxmem.model.bindings import bind, default_dimensions
 from onnxmem.model.graph import Graph
 from onnxmem.model.model import Model
 from onnxmem.placement.problem import Buffer, Problem
+from onnxmem.schedule.orders import check_order_name
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Timeline, lay_out
 
@@ -16,12 +19,16 @@ from onnxmem.schedule.timeline import Timeline, lay_out
 ALIGNMENT = 64
 
 
-@dataclass(frozen=True)
+ORDER_SHARE = 0.25
+"""The part of the time limit that the search for an order gets."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Question:
     """What is asked of a model: which graph, which sizes, which order, which rules."""
 
-    shapes: Mapping[str, tuple[int, ...]]
-    dims: Mapping[str, int]
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
     view: str | None = None
     level: str = "all"
     fix_dims: bool = False
@@ -29,9 +36,14 @@ class Question:
     rules: Rules = field(default_factory=Rules)
     alignment: int = ALIGNMENT
     time_limit: float = 20.0
-    """Seconds for finding shapes and the formula."""
-    search_time_limit: float = 5.0
-    """Seconds for the order `best`."""
+    """Seconds for the whole answer."""
+    seed: int = 0
+    """Where searches choose at random, they begin here."""
+
+    def __post_init__(self) -> None:
+        check_order_name(self.order)
+        if self.alignment < 1:
+            raise UsageError(f"alignment must be at least 1, not {self.alignment}")
 
 
 @dataclass(frozen=True)
@@ -47,29 +59,37 @@ class Scheduled:
     assumed: Mapping[str, int]
     """Dimensions the caller left open, and the numbers used for them."""
 
-    @property
-    def title(self) -> str:
-        """Model, graph and order, for the top of a picture."""
-        return f"{self.model.name}, {self.graph.view}, {self.timeline.order} order"
 
-
-def schedule(model: Model, question: Question) -> Scheduled:
+def schedule(model: Model, question: Question, deadline: Deadline | None = None) -> Scheduled:
     """Read the graph at the sizes asked for (defaults where nothing is said) and lay it out in time."""
+    deadline = deadline or Deadline(question.time_limit)
+    given, assumed = dimensions_of(model, question)
+    graph = graph_of(model, question, {**given, **assumed}, deadline)
+    timeline = lay_out(
+        graph, question.order, question.rules, time_limit=deadline.share(ORDER_SHARE), seed=question.seed
+    )
+    return Scheduled(model, graph, timeline, problem_of(timeline, question.alignment), given, assumed)
+
+
+def dimensions_of(model: Model, question: Question) -> tuple[dict[str, int], dict[str, int]]:
+    """The free dimensions that the question decides, and what is assumed for the others."""
     given = bind(model.inputs, shapes=question.shapes, dims=question.dims)
-    assumed = {name: n for name, n in default_dimensions(model.inputs).items() if name not in given}
-    graph = graph_of(model, question, {**given, **assumed})
-    timeline = lay_out(graph, question.order, question.rules, time_limit=question.search_time_limit)
+    return given, {name: n for name, n in default_dimensions(model.inputs).items() if name not in given}
+
+
+def problem_of(timeline: Timeline, alignment: int) -> Problem:
+    """The placement problem of a timeline."""
     buffers = (Buffer(span.id, span.lower, span.upper, span.bytes) for span in timeline.spans)
-    problem = Problem.of(buffers, alignment=question.alignment)
-    return Scheduled(model, graph, timeline, problem, given, assumed)
+    return Problem.of(buffers, alignment=alignment)
 
 
-def graph_of(model: Model, question: Question, bindings: Mapping[str, int]) -> Graph:
+def graph_of(model: Model, question: Question, bindings: Mapping[str, int], deadline: Deadline) -> Graph:
+    """The graph that the question is about, for these numbers of the free dimensions."""
     return model.graph(
         bindings,
         view=question.view,
         level=question.level,
         fix_dims=question.fix_dims,
         numbered=question.order in ("ort-priority", "best"),
-        time_limit=question.time_limit,
+        time_limit=deadline.left,
     )

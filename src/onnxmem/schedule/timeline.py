@@ -8,7 +8,7 @@ counted twice, as it comes in and as it goes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onnxmem.errors import ModelError
@@ -40,6 +40,10 @@ class Span:
     size: Dim
     kind: str
     """`activation`, `output` or `input`."""
+    producer: str | None
+    """The label of the node that writes it first; None for what is there from the start."""
+    consumers: tuple[str, ...]
+    """The labels of the nodes that read it, in the order in which they run."""
 
     @property
     def bytes(self) -> int:
@@ -92,6 +96,7 @@ class _Layout:
     rules: Rules
     sample: Mapping[str, int]
     time_limit: float
+    seed: int
     steps: list[Step] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     unknown: list[Tensor] = field(default_factory=list)
@@ -105,30 +110,37 @@ def lay_out(
     *,
     sample: Mapping[str, int] | None = None,
     time_limit: float = 5.0,
+    seed: int = 0,
+    found: OrderResult | None = None,
 ) -> Timeline:
     """Run `graph` on paper, in the order of that name.
 
     Sizes may be symbolic. Orders that look at sizes see them at the dimensions in `sample` (1 where it is silent).
-    `best` searches for `time_limit` seconds at most.
+    `best` searches for `time_limit` seconds at most. `found` is the order of the main graph if it was chosen elsewhere.
     """
-    layout = _Layout(order, rules or Rules(), sample or {}, time_limit)
-    search = _lay_out(graph, layout, "", layout.rules, frozenset())
+    layout = _Layout(order, rules or Rules(), sample or {}, time_limit, seed)
+    search = found or _choose_order(graph, layout, layout.rules, frozenset())
+    _lay_out(graph, layout, "", layout.rules, frozenset(), search.order)
     return Timeline(order, tuple(layout.steps), tuple(layout.spans), tuple(layout.unknown), layout.rules, search)
 
 
-def _lay_out(graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted: frozenset[str]) -> OrderResult:
-    search = _choose_order(graph, layout, rules, uncounted)
-    chosen = search.order
+def _lay_out(
+    graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted: frozenset[str], chosen: Sequence[int]
+) -> None:
     # For lifetimes all that counts is which sizes are certainly equal: number the expressions, not their values.
     numbers: dict[Dim, int] = {}
     memory = memory_of(graph, rules, number=lambda size: numbers.setdefault(size, len(numbers)), uncounted=uncounted)
+    place = {position: k for k, position in enumerate(chosen)}
+    labels = {position: prefix + node.label for position, node in enumerate(graph.nodes)}
     first_step = []
     for position in chosen:
         node = graph.nodes[position]
         first_step.append(len(layout.steps))
         for k, subgraph in enumerate(node.subgraphs):
-            _lay_out(subgraph, layout, f"{prefix}{node.label}/{k}:", *_inside(subgraph, node, layout))
-        layout.steps.append(Step(prefix + node.label, node.op_type))
+            inside = _inside(subgraph, node, layout)
+            order = _choose_order(subgraph, layout, *inside).order
+            _lay_out(subgraph, layout, f"{prefix}{node.label}/{k}:", *inside, order)
+        layout.steps.append(Step(labels[position], node.op_type))
     first_step.append(len(layout.steps))
 
     layout.unknown.extend(
@@ -146,8 +158,19 @@ def _lay_out(graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted
             continue
         span_id = _unique(prefix + owner.name, layout.ids)
         lower, upper = first_step[row.lower], first_step[min(row.upper, len(chosen))]
-        layout.spans.append(Span(span_id, tensors, lower, max(upper, lower + 1), owner.size, kind))
-    return search
+        readers = {node for index in row.storages for node in memory.workload.storages[index].consumers}
+        layout.spans.append(
+            Span(
+                id=span_id,
+                tensors=tensors,
+                lower=lower,
+                upper=max(upper, lower + 1),
+                size=owner.size,
+                kind=kind,
+                producer=labels.get(memory.workload.storages[row.storages[0]].producer),
+                consumers=tuple(labels[node] for node in sorted(readers, key=place.__getitem__)),
+            )
+        )
 
 
 def _inside(graph: Graph, node: Node, layout: _Layout) -> tuple[Rules, frozenset[str]]:
@@ -170,7 +193,7 @@ def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozen
         return max((_choose_order(g, layout, *_inside(g, node, layout)).peak for g in graphs), default=0)
 
     workload = memory_of(graph, rules, number=at_sample, scratch=inner_peak, uncounted=uncounted).workload
-    return find_order(layout.order, graph, workload, time_limit=layout.time_limit)
+    return find_order(layout.order, graph, workload, time_limit=layout.time_limit, seed=layout.seed)
 
 
 def _unique(name: str, taken: set[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from onnxmem.documents import Record
 
 # What ONNX Runtime's kernels look at when they choose how to lay out weights. Others (crypto, virtualization …) differ
 # between machines on which a package works.
@@ -18,20 +19,11 @@ _LOOKED_AT = frozenset(f"{_X86} {_ARM}".split())
 
 
 @dataclass(frozen=True)
-class Cpu:
+class Cpu(Record):
     """A kind of CPU: its architecture, and the instructions that kernels choose by."""
 
     machine: str
     features: tuple[str, ...]
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"machine": self.machine, "features": list(self.features)}
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> Cpu:
-        """The one that `document` wrote."""
-        return cls(document["machine"], tuple(document["features"]))
 
     def difference(self, other: Cpu) -> str:
         """How another CPU differs from this one, in words; empty if it does not."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.session.cpu import Cpu, this_cpu
 from onnxmem.session.modes import Mode, Setting, find_mode
@@ -28,32 +29,31 @@ _CHUNK = 4 * 2**20
 
 
 @dataclass(frozen=True)
-class StoredFile:
+class StoredFile(Record):
     """A file by its name, size and hash."""
 
-    name: str
-    size: int
-    sha256: str
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"name": self.name, "bytes": self.size, "sha256": self.sha256}
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> StoredFile:
-        """The one that `document` wrote."""
-        return cls(str(document["name"]), int(document["bytes"]), str(document["sha256"]))
+    name: str = stored("name")
+    size: int = stored("bytes")
+    sha256: str = stored("sha256")
 
 
 @dataclass(frozen=True)
-class Weights:
+class Source(Record):
+    """What a package was made from: where the model was, and its files, external weights included."""
+
+    path: str
+    files: tuple[StoredFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights(Record):
     """Where the weights of a package are, in bytes."""
 
-    raw: int
+    raw: int = stored("raw_bytes")
     """In the file, as the model has them."""
-    packed: int
+    packed: int = stored("packed_bytes")
     """In the file, as kernels want them; they are used instead of the raw ones, which then are not resident."""
-    inline: int
+    inline: int = stored("inline_bytes")
     """Inside the graph, and so in each process's heap."""
 
     @property
@@ -61,26 +61,56 @@ class Weights:
         """One copy of what a session computes with is about this: raw bytes, wherever they are."""
         return self.raw + self.inline
 
-    def document(self) -> dict[str, int]:
-        """As JSON."""
-        return {"raw_bytes": self.raw, "packed_bytes": self.packed, "inline_bytes": self.inline}
 
-    @classmethod
-    def of(cls, document: Mapping[str, int]) -> Weights:
-        """The one that `document` wrote."""
-        return cls(document["raw_bytes"], document["packed_bytes"], document["inline_bytes"])
+@dataclass(frozen=True, kw_only=True)
+class PackedInput(Record):
+    """An input that outputs were compared on."""
+
+    dtype: str
+    shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Manifest:
+@dataclass(frozen=True, kw_only=True)
+class Verified(Record):
+    """With which inputs the outputs were found equal to which others."""
+
+    reference: str
+    inputs: Mapping[str, PackedInput]
+    seed: int
+    outputs_sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedOrder(Record):
+    """The order a package runs in, and what it takes."""
+
+    asked: str
+    name: str
+    """The order that was kept: the one asked for, or one that ONNX Runtime makes itself."""
+    default_bound: int = stored("default_bound_bytes")
+    """What a run of the source needs at least in ONNX Runtime's order, scratch included, outputs not: by its trace."""
+    bound: int = stored("bound_bytes")
+    """The same for the package in this one. ONNX Runtime's order of what it has written is not that of the source."""
+    verified: bool
+    """Whether the order that was written is the one that nodes ran in. If not, it is not in the package."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedPlan(Record):
+    """The shapes a plan is for, and how much it takes."""
+
+    inputs: Mapping[str, tuple[int, ...]]
+    peak_bytes: int
+    lower_bound_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Record):
     """What a package says about itself."""
 
     mode: str
     model: str
     """The file that a session is made from."""
-    source: tuple[StoredFile, ...]
-    """What it was made from: the model, and its external weights."""
-    source_path: str
     onnxruntime: str
     onnxmem: str
     cpu: Cpu
@@ -88,37 +118,20 @@ class Manifest:
     config: Mapping[str, str]
     files: tuple[StoredFile, ...]
     weights: Weights
-    verified: Mapping[str, Any]
-    """With which inputs the outputs were found equal to which others."""
+    source: Source
+    verified: Verified
     notes: tuple[str, ...] = ()
-    order: Mapping[str, Any] | None = None
-    """The order of the nodes, if one was asked for, and what runs need in it; None: ONNX Runtime's own."""
+    order: PackedOrder | None = None
+    """The order of the nodes, if one was asked for; None: ONNX Runtime's own."""
+    plans: tuple[PackedPlan, ...] = ()
+    """For which input shapes there are plans; the plans themselves are in PLANS."""
     always_read: tuple[tuple[int, int], ...] = ()
     """What every run reads of the weights' file: offsets and lengths."""
-    plans: tuple[Mapping[str, Any], ...] = ()
-    """For which input shapes there are plans, and how much each takes; the plans themselves are in PLANS."""
 
     def text(self) -> str:
         """The manifest as it is stored, with a hash of itself."""
-        document = {
-            "schema": SCHEMA,
-            "mode": self.mode,
-            "model": self.model,
-            "onnxruntime": self.onnxruntime,
-            "onnxmem": self.onnxmem,
-            "cpu": self.cpu.document(),
-            "options": dict(self.options),
-            "config": dict(self.config),
-            "files": [file.document() for file in self.files],
-            "weights": self.weights.document(),
-            "source": {"path": self.source_path, "files": [file.document() for file in self.source]},
-            "verified": dict(self.verified),
-            "notes": list(self.notes),
-            "order": None if self.order is None else dict(self.order),
-            "plans": [dict(plan) for plan in self.plans],
-            "always_read": [list(part) for part in self.always_read],
-        }
-        return _render({**document, "manifest_sha256": hashlib.sha256(_render(document).encode()).hexdigest()})
+        document = {"schema": SCHEMA, **self.document()}
+        return _render({**document, "manifest_sha256": _hash(document)})
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Manifest:
@@ -131,28 +144,10 @@ class Manifest:
                 raise RuntimeUnsupported(f"'{path}' is {schema}, and this onnxmem reads {SCHEMA}", hint="pack it again")
             stated = document.pop("manifest_sha256")
             # Both the hash and the very bytes: white space or the order of keys is not in the hash.
-            whole = _render({**document, "manifest_sha256": stated})
-            if stated != hashlib.sha256(_render(document).encode()).hexdigest() or whole != text:
+            if stated != _hash(document) or _render({**document, "manifest_sha256": stated}) != text:
                 raise damaged
-            return cls(
-                mode=document["mode"],
-                model=document["model"],
-                source=tuple(map(StoredFile.of, document["source"]["files"])),
-                source_path=document["source"]["path"],
-                onnxruntime=document["onnxruntime"],
-                onnxmem=document["onnxmem"],
-                cpu=Cpu.of(document["cpu"]),
-                options=document["options"],
-                config=document["config"],
-                files=tuple(map(StoredFile.of, document["files"])),
-                weights=Weights.of(document["weights"]),
-                verified=document["verified"],
-                notes=tuple(document["notes"]),
-                order=document.get("order"),
-                plans=tuple(document.get("plans", ())),
-                always_read=tuple((int(at), int(size)) for at, size in document.get("always_read", ())),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls.from_document(document)
+        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
             raise damaged from error
 
 
@@ -195,7 +190,7 @@ class Package:
     def check_here(self, onnxruntime: str, cpu: Cpu | None = None) -> None:
         """An error, if this ONNX Runtime or CPU is another than the one it was made for."""
         made = self.manifest
-        hint = f"make it again here: onnxmem pack {made.source_path} -o {self.folder} --repack"
+        hint = f"make it again here: onnxmem pack {made.source.path} -o {self.folder} --repack"
         if made.onnxruntime != onnxruntime:
             raise RuntimeUnsupported(
                 f"the package '{self.folder}' was made with ONNX Runtime {made.onnxruntime}, and this is {onnxruntime}",
@@ -253,13 +248,13 @@ def verify_package(folder: Path | str, on_bytes: OnBytes | None = None) -> Packa
 
 def check_stored(folder: Path, file: StoredFile, on_bytes: OnBytes | None = None) -> None:
     """An error, if the file is not what was written."""
-    if stored(folder / file.name, on_bytes).sha256 != file.sha256:
+    if hash_file(folder / file.name, on_bytes).sha256 != file.sha256:
         raise ModelError(
             f"'{folder / file.name}' is damaged: its contents are not what was written", hint="pack the model again"
         )
 
 
-def stored(path: Path, on_bytes: OnBytes | None = None) -> StoredFile:
+def hash_file(path: Path, on_bytes: OnBytes | None = None) -> StoredFile:
     """A file's name, size and hash."""
     total, size = hashlib.sha256(), 0
     try:
@@ -272,6 +267,10 @@ def stored(path: Path, on_bytes: OnBytes | None = None) -> StoredFile:
     except OSError as error:
         raise ModelError(f"cannot read '{path}': {error.strerror}") from error
     return StoredFile(path.name, size, total.hexdigest())
+
+
+def _hash(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_render(document).encode()).hexdigest()
 
 
 def _render(document: Mapping[str, Any]) -> str:

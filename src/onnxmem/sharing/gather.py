@@ -11,17 +11,17 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from onnxmem.measurement import probes, smaps
 from onnxmem.measurement.probes import Reading
+from onnxmem.measurement.protocol import INPUTS, LOAD, RELEASE, STEADY_RUNS, Task
 from onnxmem.measurement.trial import Phase, Trial, run_trial
 from onnxmem.sharing.sharing import Worker
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.unknown import Bytes, Unknown, combine, subtract
 
 OnHold = Callable[[tuple[int, ...]], None]
 """Called with the process ids while all workers wait."""
@@ -54,7 +54,7 @@ class _Abandoned(Exception):
 class _Member:
     """One worker, as its thread sees it."""
 
-    task: Mapping[str, Any]
+    task: Task
     files: tuple[Path, ...]
     pid: int | None = None
     trial: Trial | None = None
@@ -67,7 +67,7 @@ class _Member:
 class Gathering:
     """Workers that are alive at the same time: a task for each, and the files its model is in."""
 
-    def __init__(self, tasks: Sequence[tuple[Mapping[str, Any], tuple[Path, ...]]], timeout: float) -> None:
+    def __init__(self, tasks: Sequence[tuple[Task, tuple[Path, ...]]], timeout: float) -> None:
         self._timeout = timeout
         self._turns, self._go = _Turns(), threading.Event()
         self._abandoned = False
@@ -77,7 +77,7 @@ class Gathering:
     def run(self, on_hold: OnHold | None = None) -> tuple[Worker | str, ...]:
         """Bring all of them to the point where they wait, look, and let them go: what was seen, or what went wrong."""
         threads = [
-            threading.Thread(target=self._live, args=(member,), name="onnxmem-worker") for member in self._members
+            threading.Thread(target=self._attend, args=(member,), name="onnxmem-worker") for member in self._members
         ]
         try:
             for thread in threads:
@@ -102,14 +102,12 @@ class Gathering:
                 raise member.error
         return tuple(self._result(number, member) for number, member in enumerate(self._members, 1))
 
-    def _live(self, member: _Member) -> None:
-        """One worker's life, in a thread of its own: the kernel ends a child with the thread that started it."""
+    def _attend(self, member: _Member) -> None:
+        """One worker, from its start to its end, in a thread of its own."""
         try:
             member.trial = run_trial(
                 member.task,
                 timeout=self._timeout,
-                memory_limit=None,
-                model_files=(),
                 on_phase=lambda name, pid: self._border(member, name, pid),
             )
         except _Abandoned:
@@ -124,12 +122,12 @@ class Gathering:
     def _border(self, member: _Member, phase: str, pid: int) -> None:
         """Called while the worker waits to begin a phase."""
         member.pid = pid
-        if phase == "load":
+        if phase == LOAD:
             self._turns.acquire(member)
-        elif phase == "steady runs":
+        elif phase == STEADY_RUNS:
             self._turns.release(member)
             self._turns.acquire(member)
-        elif phase == "release":
+        elif phase == RELEASE:
             self._turns.release(member)
             member.waiting = True
             member.arrived.set()
@@ -147,7 +145,7 @@ class Gathering:
         assert member.trial is not None
         if not member.trial.verdict.ok or member.pid not in self._seen:
             return f"worker {number} of {len(self._members)}: {member.trial.verdict}"
-        load = member.trial.phase("load")
+        load = member.trial.phase(LOAD)
         assert load is not None
         reading, files = self._seen[member.pid]
         return Worker(
@@ -171,11 +169,9 @@ def _model_pss(member: _Member) -> Bytes:
 
 
 def _anon_growth(trial: Trial, load: Phase) -> Bytes:
-    inputs = trial.phase("inputs")
-    after, before = load.reading.anon, inputs.reading.anon if inputs else Unknown("nothing was read before")
-    if isinstance(after, int) and isinstance(before, int):
-        return max(0, after - before)
-    return after if isinstance(after, Unknown) else before
+    inputs = trial.phase(INPUTS)
+    before = inputs.reading.anon if inputs else Unknown("nothing was read before")
+    return combine(lambda grown: max(0, grown), subtract(load.reading.anon, before))
 
 
 def _anon_peak(trial: Trial, load: Phase) -> Bytes:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from onnxmem.errors import ModelError, UsageError
+from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
 from onnxmem.measurement.feeds import make_feeds
+from onnxmem.measurement.measure import worker_task
+from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
@@ -93,8 +94,7 @@ def share(
 
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
         lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, saved, scenario, say)
@@ -149,7 +149,7 @@ def _prepare(
     """The model in every form that a mode needs."""
     forms = {}
     package = open_package(source) if is_package(source) else None
-    original = Path(package.manifest.source_path) if package else source
+    original = Path(package.manifest.source.path) if package else source
     for form in dict.fromkeys(_form(mode, source) for mode in modes):
         if package and form in (package.mode.form, "external"):
             forms[form] = _Files(source, package.files, {})
@@ -171,11 +171,7 @@ class _Lab:
     """What is measured, one question each."""
 
     def __init__(
-        self,
-        files: Mapping[str, _Files],
-        feeds: list[tuple[str, str]],
-        scenario: Scenario,
-        say: Callable[[str], None],
+        self, files: Mapping[str, _Files], feeds: SavedFeeds, scenario: Scenario, say: Callable[[str], None]
     ) -> None:
         self._files, self._feeds, self._scenario, self._say = files, feeds, scenario, say
 
@@ -216,20 +212,16 @@ class _Lab:
         base = next((seconds[mode.name] for mode in modes if mode.name in BASELINES), _NOT_ASKED)
         return tuple(Latency(mode=name, seconds=own, of_baseline=_paired(own, base)) for name, own in seconds.items())
 
-    def _task(self, mode: Mode, rounds: int = 1) -> tuple[dict[str, Any], tuple[Path, ...]]:
-        form, scenario = self._files[mode.name], self._scenario
-        task = {
-            "model": str(form.model),
-            "feeds": self._feeds,
-            "mode": mode.name,
+    def _task(self, mode: Mode, rounds: int = 1) -> tuple[Task, tuple[Path, ...]]:
+        form = self._files[mode.name]
+        task = worker_task(self._scenario, self._feeds)._replace(
+            model=str(form.model),
+            mode=mode.name,
             # The second run takes more than the first, where there is a memory pattern; from then on nothing changes.
-            "runs": _STREAK,
-            "rounds": rounds,
-            "threads": scenario.threads,
-            "options": {**form.options, **scenario.options},
-            "config": dict(scenario.config),
-            "profile": False,
-        }
+            runs=_STREAK,
+            rounds=rounds,
+            options={**form.options, **self._scenario.options},
+        )
         return task, form.files
 
 

@@ -1,34 +1,60 @@
-"""The other side of `export`: a process that has PyTorch, makes one ONNX file and ends.
-
-python -P -m onnxmem.torch.exporting < task.json
-"""
+"""How do I get the ONNX twin of a PyTorch model? PyTorch's own exporter makes it, in a process of its own."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onnxmem.documents import Record
+from onnxmem.errors import ModelError
+from onnxmem.process.child import run_child, serve
 from onnxmem.torch.model import PROGRAM, TorchSource, call_with, import_torch, load_module
 
+AS_EXPORTED, NAMED, GUESSED, FIXED = "as exported", "named", "guessed", "fixed"
+"""What became of the open dimensions."""
 
-def export(task: dict[str, Any]) -> dict[str, Any]:
-    """Write the twin; returns what had to be given up for it."""
+
+@dataclass(frozen=True)
+class ExportTask(Record):
+    """One ONNX file to be written."""
+
+    source: TorchSource
+    target: Path
+    feeds: tuple[tuple[str, str], ...]
+    """Names of inputs, and the files their arrays are in."""
+    dynamic: Mapping[str, Mapping[str, str]]
+    """Names for the dimensions that stay open, by input and place."""
+
+
+def export(task: ExportTask, name: str, *, timeout: float) -> str:
+    """Write the ONNX twin of the model called `name`: what became of its open dimensions."""
+    ended = run_child("onnxmem.torch.exporting", task, timeout=timeout)
+    if ended.timed_out:
+        raise ModelError(f"exporting '{name}' took more than {timeout:g} s")
+    if ended.code:
+        raise ModelError(f"'{name}' could not be exported: {ended.last_line}")
+    return ended.read(str)
+
+
+def _export(task: ExportTask) -> str:
+    """Runs in the child."""
+    warnings.filterwarnings("ignore")
     torch = import_torch()
-    source = TorchSource.of(task["source"])
-    feeds = {name: torch.from_numpy(np.load(path)) for name, path in task["feeds"]}
-    if source.form == PROGRAM:
-        program = torch.export.load(source.where)
-        torch.onnx.export(program, f=task["target"], dynamo=True, verbose=False)
-        return {"dynamic": "as exported"}
-    model = load_module(source)
+    feeds = {name: torch.from_numpy(np.load(path)) for name, path in task.feeds}
+    target = str(task.target)
+    if task.source.form == PROGRAM:
+        program = torch.export.load(task.source.where)
+        torch.onnx.export(program, f=target, dynamo=True, verbose=False)
+        return AS_EXPORTED
+    model = load_module(task.source)
     places, names = call_with(model, feeds)
-    refused = []
-    ways = _ways(task["dynamic"], torch)
+    errors = []
+    ways = _ways(task.dynamic, torch)
     for dynamic in ways:
         # Arguments by place need their dimensions by place, those by name by name.
         dims: Any = {name: dynamic.get(name) for name in feeds} if names else tuple(dynamic.get(name) for name in feeds)
@@ -36,7 +62,7 @@ def export(task: dict[str, Any]) -> dict[str, Any]:
             torch.onnx.export(
                 model,
                 tuple(places),
-                task["target"],
+                target,
                 kwargs=names or None,
                 input_names=list(feeds),
                 dynamic_shapes=dims if dynamic else None,
@@ -44,13 +70,13 @@ def export(task: dict[str, Any]) -> dict[str, Any]:
                 verbose=False,
             )
         except Exception as error:  # whatever a model and an exporter can raise is a reason to try the next way
-            refused.append(" ".join(str(error).split())[:300])
+            errors.append(" ".join(str(error).split())[:300])
             continue
-        return {"dynamic": "named" if dynamic and dynamic is ways[0] else "guessed" if dynamic else "fixed"}
-    raise RuntimeError(refused[0])
+        return NAMED if dynamic and dynamic is ways[0] else GUESSED if dynamic else FIXED
+    raise RuntimeError(errors[0])
 
 
-def _ways(named: dict[str, dict[str, str]], torch: Any) -> list[dict[str, Any]]:
+def _ways(named: Mapping[str, Mapping[str, str]], torch: Any) -> list[dict[str, Any]]:
     """First the dimensions as they are named, then whatever PyTorch finds free, at last fixed."""
     ways: list[dict[str, Any]] = []
     # JSON has no numbers for keys.
@@ -60,17 +86,5 @@ def _ways(named: dict[str, dict[str, str]], torch: Any) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """One task from stdin, one answer on stdout; whatever else is printed goes to stderr."""
-    out = os.dup(1)
-    os.dup2(2, 1)
-    warnings.filterwarnings("ignore")
-    try:
-        answer = export(json.loads(sys.stdin.read()))
-    except Exception as error:
-        text = " ".join(str(error).split())
-        answer = {"error": f"{type(error).__name__}: {text}" if not hasattr(error, "hint") else text}
-    os.write(out, json.dumps(answer).encode())
-
-
-if __name__ == "__main__":
-    main()
+    """Do one task for the parent."""
+    serve(ExportTask, _export)

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from onnxmem.documents import Record
 from onnxmem.errors import ModelError, missing_extra
 
 FACTORY, SCRIPT, PROGRAM = "factory", "script", "program"
@@ -27,7 +28,7 @@ _STATE_KEYS = ("state_dict", "model_state_dict", "model")
 
 
 @dataclass(frozen=True)
-class TorchSource:
+class TorchSource(Record):
     """Where a PyTorch model comes from."""
 
     form: str
@@ -38,17 +39,6 @@ class TorchSource:
     """Where modules are looked for besides the installed ones."""
     seed: int = 0
     """For weights that the factory makes up."""
-
-    def document(self) -> dict[str, Any]:
-        """As JSON, for another process."""
-        weights, folder = (None if path is None else str(path) for path in (self.weights, self.folder))
-        return {"form": self.form, "where": self.where, "weights": weights, "folder": folder, "seed": self.seed}
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> TorchSource:
-        """The one that `document` wrote."""
-        weights, folder = (None if document[key] is None else Path(document[key]) for key in ("weights", "folder"))
-        return cls(document["form"], document["where"], weights, folder, document["seed"])
 
 
 def import_torch() -> Any:

@@ -1,16 +1,17 @@
-"""The measured process when the model is PyTorch's: the same life, the same phases, another runtime."""
+"""The measured process when the model is PyTorch's: the same phases, another runtime."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from onnxmem.measurement.worker import Worker, main
+from onnxmem.measurement import worker
+from onnxmem.measurement.protocol import Imported
 
 
-class TorchWorker(Worker):
-    """One life of a PyTorch model."""
+class TorchWorker(worker.Worker):
+    """One trial of a PyTorch model."""
 
-    def import_runtime(self) -> dict[str, Any]:
+    def import_runtime(self) -> None:
         """PyTorch, and the module that a factory is in: frameworks count here, the model under `load`."""
         import gc  # noqa: PLC0415
         import hashlib  # noqa: PLC0415
@@ -21,12 +22,14 @@ class TorchWorker(Worker):
 
         self.gc, self.sha256, self.numpy, self.library = gc, hashlib.sha256, numpy, torch_model
         self.torch = torch_model.import_torch()
-        self.source = torch_model.TorchSource.of(self.task["source"])
-        made = self.source.form == torch_model.FACTORY
-        self.factory = torch_model.import_factory(self.source) if made else None
-        if self.task["threads"] is not None:
-            self.torch.set_num_threads(self.task["threads"])
-        return {"torch": self.torch.__version__}
+        self.source = torch_model.TorchSource.from_document(self.task.source or {})
+        is_factory = self.source.form == torch_model.FACTORY
+        self.factory = torch_model.import_factory(self.source) if is_factory else None
+        if self.task.threads is not None:
+            self.torch.set_num_threads(self.task.threads)
+
+    def imported(self) -> Imported:
+        return Imported("torch", self.torch.__version__)
 
     def load(self) -> None:
         self.session: Any = self.library.load_module(self.source, self.factory)
@@ -43,5 +46,6 @@ class TorchWorker(Worker):
         return [(name, str(value.dtype), value) for name, value in self.outputs or ()]
 
 
-if __name__ == "__main__":
-    main(TorchWorker)
+def main() -> None:
+    """Do one task for the parent."""
+    worker.main(TorchWorker)

@@ -59,7 +59,7 @@ def test_what_is_read_is_not_overwritten(tmp_path: Path, link: str) -> None:
 
 def test_a_model_is_also_its_weights(tmp_path: Path) -> None:
     onnx.save(zoo.build("matmul", layers=1, width=64), tmp_path / "m.onnx")
-    files = convert(tmp_path / "m.onnx", "external", tmp_path / "e.onnx")
+    files = [file.path for file in convert(tmp_path / "m.onnx", "external", tmp_path / "e.onnx").files]
     (weights,) = (file for file in files if file.suffix == ".weights")
     (tmp_path / "w.csv").hardlink_to(weights)
     with pytest.raises(UsageError, match="would be overwritten"):

@@ -21,12 +21,14 @@ def test_a_thinned_timeline_keeps_its_peak() -> None:
     assert len(few) <= 500
     assert max(few, key=lambda s: s.rss) == samples[4567]
     assert [s.at for s in few] == sorted(s.at for s in few)
-    assert thinned(samples[:3], 500) == samples[:3]
+    assert thinned(samples[:3], 500) == tuple(samples[:3])
 
 
-@pytest.mark.parametrize("wrong", [{"runs": 0}, {"threads": 0}, {"timeout": -1.0}, {"timeout": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong", [{"runs": 0}, {"threads": 0}, {"threads": 9999}, {"timeout": -1.0}, {"timeout": float("nan")}]
+)
 def test_scenarios_refuse_nonsense(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="must be at least"):
+    with pytest.raises(UsageError, match="must be"):
         Scenario("m.onnx", **wrong)  # type: ignore[arg-type]
 
 

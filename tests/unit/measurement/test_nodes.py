@@ -41,7 +41,7 @@ def test_the_last_run_counts_and_loops_are_one_node(tmp_path: Path) -> None:
     assert (a.name, a.times, a.dynamic, a.temporary, a.in_use) == ("a", 1, 50, 20, 60)
     assert (b.name, b.times, b.dynamic, b.in_use) == ("b", 3, 3, 72)
     assert isinstance(b.temporary, Unknown)
-    assert memory.blamed == (a, b)
+    assert memory.largest == (a, b)
 
 
 def test_an_older_runtime_leaves_memory_unknown(tmp_path: Path) -> None:

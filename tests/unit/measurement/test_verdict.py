@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from onnxmem.measurement.protocol import Failed
 from onnxmem.measurement.verdict import judge
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "oom", "kind", "message"),
+    ("code", "output", "oom", "kind", "message"),
     [
         (0, "a warning", False, "ok", ""),
         (-9, "", True, "out of memory", "the kernel killed it"),
@@ -20,14 +21,25 @@ from onnxmem.measurement.verdict import judge
         (7, "", False, "crashed", "code 7"),
     ],
 )
-def test_the_exit_tells(code: int, said: str, oom: bool, kind: str, message: str) -> None:
-    verdict = judge("load", None, code, said, oom=oom, timeout=None)
+def test_the_exit_tells(code: int, output: str, oom: bool, kind: str, message: str) -> None:
+    verdict = judge("load", None, code, output, oom=oom)
     assert verdict.kind == kind and message in verdict.message
     assert verdict.ok is (kind == "ok")
     assert verdict.phase == (None if kind == "ok" else "load")
 
 
 def test_what_the_process_said_comes_before_how_it_exited() -> None:
-    error = {"kind": "failed", "type": "Fail", "message": "no such kernel"}
-    assert str(judge("load", error, 3, "", oom=False, timeout=None)) == "failed in phase 'load': Fail: no such kernel"
-    assert judge("load", error, -9, "", oom=False, timeout=2.0).kind == "timed out"
+    failure = Failed("load", 0.1, "failed", "Fail", "no such kernel", "")
+    assert str(judge("load", failure, 3, "", limit=2**20)) == "failed in phase 'load': Fail: no such kernel"
+    assert judge("load", failure, -9, "", timeout=2.0).kind == "timed out"
+
+
+def test_a_lack_of_memory_names_the_limit() -> None:
+    failure = Failed("load", 0.1, "out of memory", "MemoryError", "bad_alloc", "")
+    for verdict in (
+        judge("load", failure, 3, "", limit=64 * 2**20),
+        judge("load", None, -9, "", oom=True, limit=2**26),
+    ):
+        assert verdict.limit == 2**26
+        assert str(verdict).startswith("out of memory in phase 'load' with a limit of 64.0 MiB: ")
+    assert judge("load", None, -11, "", limit=2**26).limit is None

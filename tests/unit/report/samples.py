@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxmem.estimation.planning import Planning
 from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.placement.strategies import solve
-from onnxmem.report.documents import plan_document
 
 MIB = 2**20
 ENVIRONMENT = {
@@ -33,7 +33,7 @@ def plan(count: int = 12, names: tuple[str, ...] = ()) -> dict[str, Any]:
     ids = [names[k] if k < len(names) else f"tensor_{k}" for k in range(count)]
     sizes = generator.integers(1, 8 * MIB, count)
     buffers = [Buffer(i, int(a), int(b), int(s)) for i, a, b, s in zip(ids, lowers, uppers, sizes, strict=True)]
-    return plan_document(solve(Problem.of(buffers, alignment=64), "greedy_by_size"), None, "problem.csv")
+    return Planning.of(solve(Problem.of(buffers, alignment=64), "greedy_by_size"), name="problem.csv").document()
 
 
 def estimate(name: str = "model.onnx") -> dict[str, Any]:

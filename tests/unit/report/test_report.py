@@ -242,10 +242,10 @@ def test_nothing_but_drawings_is_embedded() -> None:
 
 
 def test_notebooks_show_results_as_reports() -> None:
-    from onnxmem import Model, Question, estimate  # noqa: PLC0415
+    from onnxmem import Model, estimate, plan  # noqa: PLC0415
 
-    result = estimate(Model.of(build("unet", channels=4), "<b>U-Net"), Question(shapes={}, dims={}))
-    for shown in (result, result.best):
+    model = Model.of(build("unet", channels=4), "<b>U-Net")
+    for shown in (estimate(model), plan(model)):
         first, second = (shown._repr_html_() for _ in range(2))
         assert first and second and "<html" not in first and "<svg" in first and "<b>U" not in first
         ids = [re.findall(r'\bid="([^"]+)"', text) for text in (first, second)]

@@ -25,7 +25,7 @@ H, W = symbol("H"), symbol("W")
 def timeline_of(*live: Dim) -> Timeline:
     """One buffer per step."""
     steps = tuple(Step(f"step {k}", "Op") for k in range(len(live)))
-    spans = tuple(Span(f"t{k}", (), k, k + 1, size, "activation") for k, size in enumerate(live))
+    spans = tuple(Span(f"t{k}", (), k, k + 1, size, "activation", None, ()) for k, size in enumerate(live))
     return Timeline("file", steps, spans, (), Rules(), OrderResult([], 0, False, 0, 0.0))
 
 

@@ -24,7 +24,7 @@ def test_it_tells_what_it_is(packed: Path) -> None:
     assert made.mode == "prepacked"
     assert [file.name for file in made.files] == ["model.onnx", "weights.bin"]
     assert made.weights.raw == made.weights.packed == 4 * 512 * 512 * 4
-    assert made.verified["reference"] == "stock"
+    assert made.verified.reference == "stock"
     assert made.cpu == this_cpu()
 
 

@@ -20,6 +20,8 @@ Strategy = Callable[..., Plan]
 STRATEGIES = ("naive", "greedy_by_size", "greedy_by_breadth", "first_fit", "best_fit", "best")
 # Known by name, but not part of "all": it needs an extra, and takes what time it is given.
 OPTIONAL = ("cp_sat",)
+JOINT = "model"
+"""MODeL chooses the order of a model's nodes, too: `onnxmem.schedule.joint`. It is no strategy for a problem alone."""
 
 
 def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
@@ -58,10 +60,15 @@ def find(name: str) -> Strategy:
         module, attribute = f"{__name__}.{plain}", "plan"
     elif ":" in name:
         module, _, attribute = name.partition(":")
+    elif name == JOINT:
+        raise UsageError(
+            f"strategy '{JOINT}' chooses the order of a model's nodes, too: there is none to choose here",
+            hint=f"onnxmem plan MODEL.onnx --strategy {JOINT}; for a given order or problem: best or cp_sat",
+        )
     else:
         raise UsageError(
             f"there is no strategy '{name}'",
-            hint=f"known: {', '.join(STRATEGIES + OPTIONAL)}; or your own as package.module:function",
+            hint=f"known: {', '.join((*STRATEGIES, *OPTIONAL, JOINT))}; or your own as package.module:function",
         )
     try:
         found = getattr(importlib.import_module(module), attribute)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import weakref
@@ -13,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from onnxmem.errors import RuntimeUnsupported
+from onnxmem.process.child import end_child, has_ended, start_child
 from onnxmem.session.isolated.channel import Channel, Gone, close_all
 from onnxmem.session.isolated.slots import Slot
 from onnxmem.session.isolated.wire import Parcel, unpack
@@ -24,7 +24,7 @@ _SPARE_SLOTS = 4
 # thousand would run out of them, and for small ones a copy is cheaper than the bookkeeping: those are copied out.
 _MOST_LENT = 8
 _SMALL = 64 * 1024
-_PROGRAM = "import sys; sys.path[:] = {}; from onnxmem.session.isolated.worker import main; main({}, {})"
+_WORKER = "onnxmem.session.isolated.worker"
 
 
 class Child:
@@ -39,12 +39,8 @@ class Child:
         self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
         self._control, there = Channel.pair()
         try:
-            # A fresh interpreter and not a fork: a fork would share this process's memory and copy its locked locks.
-            # The same sys.path, so that it finds this package however this process found it.
-            program = _PROGRAM.format(repr(sys.path), there.fileno(), self._owner)
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", program], stdin=subprocess.DEVNULL, pass_fds=[there.fileno()]
-            )
+            # The thread that makes a session may end long before the session does.
+            self.process = start_child(_WORKER, there.fileno(), hangup=there.fileno())
         except BaseException:
             self._control.close()
             raise
@@ -94,16 +90,12 @@ class Child:
         if not mine:
             self.process.returncode = 0  # or Popen would complain about a child it never had
             return
-        try:
-            self.process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        has_ended(self.process, _PATIENCE)
+        end_child(self.process)
 
     def fate(self) -> str:
         """What became of a process that no longer answers."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(_PATIENCE)
+        has_ended(self.process, _PATIENCE)
         self.end()
         code = self.process.returncode
         if code == -signal.SIGKILL:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
-import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,15 +20,11 @@ from onnxmem.session.isolated.wire import Parcel, unpack
 from onnxmem.session.trim import trim
 
 
-def main(descriptor: int, parent: int) -> None:
-    """Serve until the parent closes the control channel or dies."""
-    # Ctrl-C reaches the whole group; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def main(descriptor: int) -> None:
+    """Serve until the parent closes the control channel; it was started so that it ends if the parent dies."""
     with suppress(OSError):
         os.dup2(2, 1)  # what ONNX Runtime prints is not the parent's result
     control = Channel.adopt(descriptor)
-    # Loading can take long and is not interrupted by a closed channel: someone else watches.
-    threading.Thread(target=_die_with, args=(parent, control), daemon=True).start()
     try:
         request, _ = control.receive()
         try:
@@ -48,21 +42,6 @@ def main(descriptor: int, parent: int) -> None:
     finally:
         # At once: nothing here needs tidying, and destroying a large session takes time the parent would wait.
         os._exit(0)
-
-
-def _die_with(parent: int, control: Channel) -> None:
-    """Exit when the parent is gone.
-
-    PR_SET_PDEATHSIG is not used: it fires when the *thread* that started this process ends, which may be a worker that
-    was done. A closed channel alone is not enough either: a fork of the parent would hold it open.
-    """
-    poll = select.poll()
-    poll.register(control.fileno(), 0)  # hang-up only, which is always reported
-    with suppress(AttributeError, OSError):
-        poll.register(os.pidfd_open(parent), select.POLLIN)
-    if os.getppid() == parent:
-        poll.poll()
-    os._exit(0)
 
 
 def _load(request: dict[str, Any]) -> Any:

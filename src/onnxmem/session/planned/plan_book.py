@@ -258,7 +258,7 @@ def _read(document: Mapping[str, Any], guard: int) -> ShapePlan:
     try:
         inputs = tuple((str(name), tuple(map(int, dims))) for name, dims in document["inputs"])
         key = RunKey(inputs, tuple(map(str, document["outputs"])), tuple(map(str, document["bound"])))
-        trace, bound = Trace.of(document), int(document["lower_bound_bytes"])
+        trace, bound = Trace.from_document(document), int(document["lower_bound_bytes"])
         offsets = np.asarray(document["offsets"], np.int64)
         # The library checks every offset against every other: a file is not trusted.
         tape = native.Tape(trace.sizes, trace.lowers, trace.uppers, offsets, 0, bool(document["cut"]))

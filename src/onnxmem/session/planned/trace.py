@@ -87,7 +87,7 @@ class Trace:
         return {name: getattr(self, name).tolist() for name in ("sizes", "lowers", "uppers")}
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Trace:
+    def from_document(cls, document: Mapping[str, Any]) -> Trace:
         """The trace that `document` wrote."""
         try:
             columns = (np.asarray(document[name], np.int64) for name in ("sizes", "lowers", "uppers"))

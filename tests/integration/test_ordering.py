@@ -60,7 +60,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ordered(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Package:
     folder = tmp_path_factory.mktemp("packages") / "branches.pack"
-    return pack(source, folder, "external", order="best", plans=[SHAPE, {"x": (8, 16)}], shapes=SHAPE)
+    return pack(source, folder, "external", order="best", plans=[SHAPE, {"x": (8, 16)}], shapes=SHAPE).package
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_the_written_order_is_the_one_that_runs(ordered: Package, x: np.ndarray,
 def test_it_needs_less_than_what_onnx_runtime_makes_of_the_package(
     source: Path, ordered: Package, tmp_path: Path
 ) -> None:
-    said = ordered.manifest.order
-    assert said is not None and said["name"] == "best" and said["verified"]
+    kept = ordered.manifest.order
+    assert kept is not None and kept.name == "best" and kept.verified
     assert not ordered.manifest.notes
     (plain,) = pack(source, tmp_path / "p", "external", plans=[SHAPE]).manifest.plans
     passing = ROWS * 16 * 8 * 4
-    assert passing <= said["bound_bytes"] < passing * 1.1
-    assert plain["lower_bound_bytes"] > passing * 1.2
-    assert said["bound_bytes"] <= said["default_bound_bytes"]
+    assert passing <= kept.bound < passing * 1.1
+    assert plain.lower_bound_bytes > passing * 1.2
+    assert kept.bound <= kept.default_bound
 
 
 def test_outputs_are_those_of_stock(source: Path, ordered: Package, x: np.ndarray) -> None:
@@ -110,8 +110,8 @@ def test_the_first_run_of_a_loaded_session_is_already_planned(ordered: Package, 
     session.run(None, {"x": x})
     memory = session.memory
     assert (memory.runs_recorded, memory.runs_replayed, memory.runs_deviated) == (0, 1, 0)
-    assert [plan["inputs"] for plan in ordered.manifest.plans] == [{"x": [ROWS, 16]}, {"x": [8, 16]}]
-    assert memory.plan_bytes == ordered.manifest.plans[0]["peak_bytes"] == memory.bound_bytes
+    assert [plan.inputs for plan in ordered.manifest.plans] == [{"x": (ROWS, 16)}, {"x": (8, 16)}]
+    assert memory.plan_bytes == ordered.manifest.plans[0].peak_bytes == memory.bound_bytes
     session.run(None, {"x": x[:9]})
     assert session.memory.runs_recorded == 1
 
@@ -122,20 +122,20 @@ def test_an_order_that_is_not_kept_is_not_written(
     spoiling = {**order.KEEP_OPTIONS, "execution_order": "DEFAULT"}
     monkeypatch.setattr(order, "KEEP_OPTIONS", spoiling)
     package = pack(source, tmp_path / "p", "external", order="best", shapes=SHAPE)
-    said = package.manifest.order
-    assert said is not None and said["asked"] == "best" and said["name"] == "ort-default" and not said["verified"]
+    kept = package.manifest.order
+    assert kept is not None and kept.asked == "best" and kept.name == "ort-default" and not kept.verified
     (note,) = package.manifest.notes
     assert "does not keep to the order 'best'" in note and "should have" in note
     assert package.manifest.config == {}
     (expected,) = onnxruntime.InferenceSession(source).run(None, {"x": x})
     assert np.array_equal(InferenceSession(package.folder).run(None, {"x": x})[0], expected)
-    assert [path.name for path in package.files] == ["model.onnx"]
+    assert [path.name for path in package.package.files] == ["model.onnx"]
 
 
 def test_an_order_that_needs_no_less_is_not_written(chain: Path, tmp_path: Path) -> None:
     package = pack(chain, tmp_path / "p", order="breadth-first")
-    said = package.manifest.order
-    assert said is not None and said["name"] == "ort-default" and said["verified"]
+    kept = package.manifest.order
+    assert kept is not None and kept.name == "ort-default" and kept.verified
     assert "needs no less than 'ort-default'" in package.manifest.notes[-1]
 
 
@@ -143,18 +143,18 @@ def test_packing_again_keeps_order_and_plans(source: Path, tmp_path: Path) -> No
     first = pack(source, tmp_path / "p", "external", order="best", plans=[SHAPE], shapes=SHAPE).manifest
     again = repack(tmp_path / "p").manifest
     assert (again.order, again.plans) == (first.order, first.plans)
-    assert again.verified["inputs"] == first.verified["inputs"]
+    assert again.verified.inputs == first.verified.inputs
     assert [file for file in again.files if file.name != PLANS] == [file for file in first.files if file.name != PLANS]
     other = repack(tmp_path / "p", order="greedy", plans=[]).manifest
-    assert other.order is not None and other.order["asked"] == "greedy" and other.plans == ()
+    assert other.order is not None and other.order.asked == "greedy" and other.plans == ()
 
 
 def test_damaged_plans_are_noticed(source: Path, tmp_path: Path) -> None:
     package = pack(source, tmp_path / "p", "ort", plans=[{"x": (8, 16)}])
-    assert len(package.plans()) == 1
+    assert len(package.package.plans()) == 1
     path = tmp_path / "p" / PLANS
     path.write_text(path.read_text().replace("1", "2", 1))
-    for look in (lambda: verify_package(tmp_path / "p"), package.plans):
+    for look in (lambda: verify_package(tmp_path / "p"), package.package.plans):
         with pytest.raises(ModelError, match=r"plans\.json' is damaged"):
             look()
 
@@ -164,7 +164,7 @@ def test_a_package_without_plans_has_none(packed: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "settings", "said"),
+    ("mode", "settings", "message"),
     [
         ("ort-mapped", {"order": "best"}, "an order needs a package of mode prepacked, external or mapped"),
         ("external", {"order": "fastest"}, "there is no order 'fastest'"),
@@ -173,9 +173,9 @@ def test_a_package_without_plans_has_none(packed: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_said_before_any_work(
-    source: Path, tmp_path: Path, mode: str, settings: dict[str, Any], said: str
+    source: Path, tmp_path: Path, mode: str, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         pack(source, tmp_path / "p", mode, **settings)
     assert not list(tmp_path.iterdir())
 
@@ -183,6 +183,6 @@ def test_what_cannot_be_is_said_before_any_work(
 @pytest.mark.parametrize("model", [branching, looping])
 def test_nodes_around_subgraphs_are_followed(tmp_path: Path, model: Callable[[], bytes]) -> None:
     (tmp_path / "m.onnx").write_bytes(model())
-    said = pack(tmp_path / "m.onnx", tmp_path / "p", order="best", shapes={"x": (1000,)}).manifest.order
-    assert said is not None and said["verified"]
-    assert 4000 <= said["bound_bytes"] <= said["default_bound_bytes"]
+    kept = pack(tmp_path / "m.onnx", tmp_path / "p", order="best", shapes={"x": (1000,)}).manifest.order
+    assert kept is not None and kept.verified
+    assert 4000 <= kept.bound <= kept.default_bound

@@ -52,7 +52,7 @@ def test_every_mode_packs_and_computes_the_same(chain: Path, tmp_path: Path, mod
     x = np.random.default_rng(1).random((5, 512), dtype=np.float32)
     options = onnxruntime.SessionOptions()
     if not find_mode(mode).exact:
-        assert package.manifest.verified["reference"] == "stock without packing"
+        assert package.manifest.verified.reference == "stock without packing"
         options.add_session_config_entry("session.disable_prepacking", "1")
     expected = outputs(onnxruntime.InferenceSession(chain, options, providers=["CPUExecutionProvider"]), x)
     for asked, loaded in ((None, "planned"), (mode, mode)):
@@ -67,7 +67,7 @@ def test_every_mode_packs_and_computes_the_same(chain: Path, tmp_path: Path, mod
 def test_packed_weights_at_odd_addresses_are_moved(tmp_path: Path) -> None:
     model = odd(tmp_path / "odd.onnx")
     package = pack(model, tmp_path / "p")
-    proto = onnx.load(package.model, load_external_data=False)
+    proto = onnx.load(package.package.model, load_external_data=False)
     found = [
         blob for tensor in proto.graph.initializer if tensor.external_data for blob in blobs_of(tensor, tmp_path / "p")
     ]
@@ -147,7 +147,7 @@ def test_a_model_that_computes_something_else_each_time_cannot_be_checked(tmp_pa
 
 
 def test_an_ort_file_packs_only_for_the_modes_that_read_it(chain: Path, tmp_path: Path) -> None:
-    source = pack(chain, tmp_path / "first", "ort").model
+    source = pack(chain, tmp_path / "first", "ort").package.model
     assert pack(source, tmp_path / "second", "ort-mapped").manifest.weights.raw == source.stat().st_size
     with pytest.raises(OnnxmemError, match="from which ONNX Runtime cannot write"):
         pack(source, tmp_path / "third")

@@ -29,7 +29,7 @@ def outputs(path: Path) -> np.ndarray:
 
 
 def test_there_and_back(model: Path, tmp_path: Path) -> None:
-    files = convert(model, "external", tmp_path / "e.onnx")
+    files = [file.path for file in convert(model, "external", tmp_path / "e.onnx").files]
     assert [file.name for file in files] == ["e.onnx", "e.weights"]
     proto = onnx.load(files[0], load_external_data=False)
     places = [external_location(tensor, tmp_path) for tensor in proto.graph.initializer if tensor.external_data]
@@ -45,7 +45,7 @@ def test_replacing_leaves_no_old_weights(model: Path, tmp_path: Path) -> None:
     convert(model, "external", tmp_path / "e.onnx")
     with pytest.raises(UsageError, match="already"):
         convert(model, "external", tmp_path / "e.onnx")
-    files = convert(model, "external", tmp_path / "e.onnx", force=True)
+    files = [file.path for file in convert(model, "external", tmp_path / "e.onnx", force=True).files]
     assert sorted(os.listdir(tmp_path)) == sorted(file.name for file in files)
     assert np.array_equal(outputs(files[0]), outputs(model))
 

@@ -1,0 +1,126 @@
+"""Estimates and plans: what they hold, that they come back from JSON as they were, and how they are asked for."""
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+from onnxmem import zoo
+from onnxmem.errors import PlanError, UsageError
+from onnxmem.estimation.estimate import Estimate, estimate
+from onnxmem.estimation.planning import Planning, plan
+from onnxmem.model.model import Model
+from onnxmem.placement.problem import Buffer, Problem
+from onnxmem.placement.table import write_problem
+from onnxmem.placement.validate import validate_plan
+
+
+@pytest.fixture(scope="module")
+def unet() -> Model:
+    return Model.of(zoo.build("unet", channels=4), "unet.onnx")
+
+
+def through_json(document: dict[str, object]) -> dict[str, object]:
+    text = json.dumps(document, allow_nan=False)
+    read: dict[str, object] = json.loads(text)
+    return read
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "best", "dims": {"batch": 2}}, {"view": "raw", "alias": False}])
+def test_an_estimate_comes_back_from_json_as_it_was(unet: Model, options: dict[str, object]) -> None:
+    result = estimate(unet, **options)  # type: ignore[arg-type]
+    assert Estimate.from_document(through_json(result.document())) == result
+
+
+def test_the_keys_that_others_rely_on_are_there(unet: Model) -> None:
+    document = estimate(unet).document()
+    assert document["schema"] == "onnxmem.estimate/1"
+    assert document["model"] == "unet.onnx"
+    assert {"command", "date", "environment"} <= document.keys()
+    assert document["weights_bytes"] == sum(document["weights"]["bytes_by_source"].values())
+    activations = document["activations"]
+    assert activations["naive_bytes"] >= activations["lower_bound_bytes"] > 0
+    for row in activations["strategies"]:
+        assert {"name", "peak_bytes", "seconds", "optimal", "gap"} <= row.keys()
+    planned = plan(unet).document()
+    assert {"peak_bytes", "lower_bound_bytes", "optimal", "seconds", "strategy", "fits", "gap"} <= planned.keys()
+
+
+def test_a_plan_of_a_model_comes_back_from_json_as_it_was(unet: Model) -> None:
+    result = plan(unet, capacity=2**30)
+    again = Planning.from_document(through_json(result.document()))
+    assert again == result
+    assert again.fits
+    validate_plan(again.plan())
+    assert again.plan().peak == result.peak_bytes
+
+
+def test_a_plan_of_a_problem_has_no_model_in_it(tmp_path: Path) -> None:
+    write_problem(Problem.of([Buffer("a", 0, 2, 5), Buffer("b", 1, 3, 7)]), tmp_path / "problem.csv")
+    result = plan(tmp_path / "problem.csv")
+    assert (result.peak_bytes, result.problem, result.about) == (12, "problem.csv", None)
+    document = result.document()
+    assert "model" not in document
+    assert document["placement"][0] == {
+        "name": "a", "bytes": 5, "lower": 0, "upper": 2, "offset": document["placement"][0]["offset"],
+        "producer": None, "consumers": [],
+    }  # fmt: skip
+    assert Planning.from_document(through_json(document)) == result
+
+
+def test_a_buffer_knows_who_writes_and_who_reads_it(unet: Model) -> None:
+    rows = {row.name: row for row in plan(unet, view="raw", alias=False, in_place=False).placement or ()}
+    nodes = [node for node in unet.proto.graph.node if node.op_type != "Constant"]
+    for node in nodes:
+        row = rows[node.output[0]]
+        label = node.name or f"{node.op_type}→{node.output[0]}"
+        assert row.producer == label
+        readers = {n.name or f"{n.op_type}→{n.output[0]}" for n in nodes if node.output[0] in n.input}
+        assert set(row.consumers) == readers
+
+
+def test_paths_and_open_models_give_the_same(unet: Model, tmp_path: Path) -> None:
+    onnx.save(unet.proto, tmp_path / "unet.onnx")
+    for path in (tmp_path / "unet.onnx", str(tmp_path / "unet.onnx")):
+        assert (
+            estimate(path, shapes={"image": (1, 3, 64, 64)}).best.peak_bytes
+            == plan(unet, shapes={"image": [1, 3, 64, 64]}).peak_bytes
+        )
+
+
+def test_a_result_is_shown_on_one_line(unet: Model) -> None:
+    for result in (estimate(unet), plan(unet)):
+        assert "\n" not in repr(result)
+        assert "unet.onnx" in repr(result)
+        assert len(repr(result)) < 120
+
+
+def test_requests_that_make_no_sense_are_refused(unet: Model) -> None:
+    problem = Problem.of([Buffer("a", 0, 2, 5)])
+    with pytest.raises(UsageError, match="has no inputs"):
+        plan(problem, shapes={"x": (1,)})
+    with pytest.raises(UsageError, match="there is none to choose here"):
+        plan(problem, strategy="model")
+    with pytest.raises(UsageError, match="there is no order"):
+        plan(unet, order="nonsense")
+    with pytest.raises(UsageError, match="more than 0 seconds"):
+        estimate(unet, time_limit=0)
+    with pytest.raises(UsageError, match="chooses the order itself"):
+        plan(unet, strategy="model", order="greedy")
+
+
+def test_model_decides_order_and_placement_together() -> None:
+    pytest.importorskip("ortools")
+    small = Model.of(zoo.build("squeezenet"), "net")
+    separate = plan(small, order="best")
+    joint = plan(small, strategy="model", time_limit=5)
+    validate_plan(joint.plan())
+    assert joint.peak_bytes <= separate.peak_bytes
+    assert joint.about is not None and joint.about.order == "model"
+    assert Planning.from_document(through_json(joint.document())) == joint
+
+
+def test_model_says_what_it_cannot_do() -> None:
+    with pytest.raises(PlanError, match=r"out of reach for .* nodes: 100 are its limit"):
+        plan(Model.of(zoo.build("densenet121"), "net"), strategy="model")
