@@ -113,7 +113,7 @@ def compare(
     if has_figures(result):
         output.draw(lambda: scaling_chart(result.document()))
     output.show(result.document(), compare_text(result))
-    for failed in result.results:
+    for failed in result.candidates:
         if failed.failure is not None:
             tell(f"{failed.name}: {failed.failure}")
     if not result.ok:

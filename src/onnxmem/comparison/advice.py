@@ -88,14 +88,21 @@ def _container(best: CandidateResult, headroom: float) -> Advice:
         f"A container of {format_bytes(size)} fits {best.name} at {last.size}: "
         f"peak RSS {format_bytes(best.peak)}, and {headroom:.0%} headroom."
     )
-    figures = {"container_bytes": size, "headroom": headroom, "peak_rss_bytes": round(best.peak), "size": last.size}
+    figures: dict[str, int | float | str] = {
+        "container_bytes": size,
+        "headroom": headroom,
+        "peak_rss_bytes": round(best.peak),
+        "size": last.size,
+    }
     return Advice(topic="container", text=text, candidate=best.name, figures=figures)
 
 
 def _workers(best: CandidateResult) -> Advice:
     count = _GIB / best.peak
     fit = f"{math.floor(count)} workers fit" if count >= 2 else "1 worker fits" if count >= 1 else "No worker fits"
-    text = f"{fit} in each GiB at {best.at[-1].size}: each process has its own copy ({format_bytes(best.peak)} peak RSS)."
+    text = (
+        f"{fit} in each GiB at {best.at[-1].size}: each process has its own copy ({format_bytes(best.peak)} peak RSS)."
+    )
     return Advice(topic="workers", text=text, candidate=best.name, figures={"workers_per_gib": count})
 
 
@@ -137,16 +144,16 @@ def _batch(best: CandidateResult, fits: Sequence[Fit]) -> list[Advice]:
         return []
     fitted = next((fit for fit in fits if fit.candidate == best.name), None)
     saving = round(fitted(at.elements) - fitted(at.elements / 2) if fitted else at.run_growth.median / 2)
-    text = f"Half the batch ({shape[0] // 2} instead of {shape[0]}) takes about {format_bytes(saving)} less (estimated)."
+    text = (
+        f"Half the batch ({shape[0] // 2} instead of {shape[0]}) takes about {format_bytes(saving)} less (estimated)."
+    )
     return [Advice(topic="batch", text=text, candidate=best.name, basis=ESTIMATED, saving=saving)]
 
 
 def _tried(best: CandidateResult, what_if: WhatIf) -> Advice:
     how = "measured once" if what_if.basis == MEASURED else "estimated"
     text = f"{what_if.what}: {format_bytes(what_if.saving)} less at the peak ({how})."
-    return Advice(
-        topic=what_if.topic, text=text, candidate=best.name, basis=what_if.basis, saving=what_if.saving
-    )
+    return Advice(topic=what_if.topic, text=text, candidate=best.name, basis=what_if.basis, saving=what_if.saving)
 
 
 def _little(best: CandidateResult, changes: Sequence[Advice]) -> list[Advice]:

@@ -172,4 +172,6 @@ def _advice(
     if tried and best and trials and best.kind == "onnx":
         schedule.on_progress(Progress(f"trying changes to {best.name}"))
         changes = [*try_mode(trials, best, sizes[-1], schedule), *try_order(trials, sizes[-1])]
-    return advise(comparison.candidates, comparison.parity, comparison.rows, comparison.fits, changes, headroom=headroom)
+    return advise(
+        comparison.candidates, comparison.parity, comparison.rows, comparison.fits, changes, headroom=headroom
+    )

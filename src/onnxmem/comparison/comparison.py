@@ -70,7 +70,9 @@ class Comparison(Result):
 
 def make_fits(candidates: tuple[CandidateResult, ...], sizes: tuple[InputSize, ...]) -> tuple[Fit, ...]:
     """The fit of each candidate that ran at several sizes, with predictions for larger ones."""
-    beyond = [(f"{factor:g} × n({size.label})", round(size.elements * factor)) for size in sizes[-1:] for factor in BEYOND]
+    beyond = [
+        (f"{factor:g} × n({size.label})", round(size.elements * factor)) for size in sizes[-1:] for factor in BEYOND
+    ]
     fitted = (
         fit(each.name, [(at.elements, at.peak.median) for at in each.at if isinstance(at.peak, Figure)], beyond)
         for each in candidates

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from onnxmem.documents import Document, Record
-from onnxmem.unknown import Unknown, known
+from onnxmem.unknown import Unknown
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ Known = Figure | Unknown
 
 def figure(values: Iterable[int | float | Unknown | None], why: str) -> Known:
     """The figure of all known values; if there are none, the reason of the first unknown one, or `why`."""
-    values = [value for value in values if value is not None]
-    numbers = known(values)
-    return Figure(tuple(numbers)) if numbers else next((v for v in values if isinstance(v, Unknown)), Unknown(why))
+    given = [value for value in values if value is not None]
+    numbers = tuple(value for value in given if not isinstance(value, Unknown))
+    return Figure(numbers) if numbers else next((v for v in given if isinstance(v, Unknown)), Unknown(why))
 
 
 class Figures(Record):

@@ -136,7 +136,9 @@ def _scenarios(request: Request, lead: Signature | None) -> list[tuple[str, Scen
         )
     if request.sizes:
         free = () if letters else _sized_dimensions(request, lead)
-        return [(str(size), _scenario(request, _filled(request, size), dict.fromkeys(free, size))) for size in request.sizes]
+        return [
+            (str(size), _scenario(request, _filled(request, size), dict.fromkeys(free, size))) for size in request.sizes
+        ]
     count = max((len(shapes) for shapes in request.shapes.values()), default=1)
     for name, shapes in request.shapes.items():
         if len(shapes) not in (1, count):

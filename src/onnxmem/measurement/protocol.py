@@ -37,11 +37,6 @@ NO_MEMORY = (
 OUT_OF_MEMORY, REFUSED, FAILED = "out of memory", "refused", "failed"
 
 
-def series_phase(label: str) -> str:
-    """The phase in which one of several inputs is run."""
-    return f"run {label}"
-
-
 @dataclass_transform(frozen_default=True)
 class Light(tuple[Any, ...]):
     """A frozen record like a NamedTuple, without the functions that Python would compile for each: they are memory."""
@@ -80,8 +75,6 @@ class Task(Light):
     profile: bool = False
     save: str | None = None
     """A folder for the outputs of the last run."""
-    series: Sequence[tuple[str, SavedFeeds]] = ()
-    """Inputs by label: each is run in this one process, instead of `feeds` and its steady runs."""
     source: Mapping[str, Any] | None = None
     """The document of a `TorchSource`, for PyTorch's worker."""
 

@@ -75,7 +75,7 @@ class Demonstration(Result):
         return "\n".join(
             (
                 *explain_release(self.ladder),
-                f"An isolated session took {amount(seen.child.rss)} in a process of its own, and nothing after close(); "
+                f"An isolated session took {amount(seen.child.rss)} in a process of its own, nothing after close(); "
                 f"anonymous memory system-wide, other programs included, went from {full} to {after}.",
                 self.verdict,
             )

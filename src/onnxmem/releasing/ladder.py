@@ -90,7 +90,7 @@ class Ladder(Result):
 
     @property
     def brought(self) -> Bytes:
-        """What the model brought: anonymous memory (weights, packed weights, arenas) and what is mapped of its files."""
+        """What the model brought: anonymous memory (weights, packed weights, arenas) and resident pages of its files."""
         return subtract(self.full.own, self.before.own)
 
     @property
@@ -183,9 +183,8 @@ def release_ladder(
     on_progress: OnProgress | None = None,
 ) -> Ladder:
     """Load and run a model in a fresh process, then release it step by step: `release_ladder("model.onnx", runs=3)`."""
-    path = Path(model)
     scenario = Scenario(
-        path,
+        Path(model),
         shapes=shapes or {},
         dims=dims or {},
         inputs=None if inputs is None else Path(inputs),
@@ -199,13 +198,18 @@ def release_ladder(
         timeout=timeout,
         memory_limit=memory_limit,
     )
-    signature = read_signature(path)
+    return climb(scenario, on_progress=on_progress)
+
+
+def climb(scenario: Scenario, *, on_progress: OnProgress | None = None) -> Ladder:
+    """The same for a scenario that is made already."""
+    signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
     with temporary_folder() as folder:
         trial = run_trial(
             worker_task(scenario, feeds.save(folder)),
-            timeout=timeout,
-            memory_limit=memory_limit,
+            timeout=scenario.timeout,
+            memory_limit=scenario.memory_limit,
             model_files=signature.files,
             on_phase=phase_progress(on_progress),
             worker="onnxmem.releasing.worker",
@@ -215,7 +219,7 @@ def release_ladder(
         raise ModelError(f"the process that held the model did not get to the end: {verdict}", hint=verdict.hint)
     before, loaded, full, *rungs = _steps(trial, (INPUTS, LOAD, STEADY_RUNS, *RUNGS, EXIT))
     return Ladder(
-        model=path.name,
+        model=scenario.model.name,
         file_bytes=signature.file_size,
         scenario=scenario,
         fed=feeds.described(),

@@ -103,7 +103,9 @@ class Tracking(Result):
                 "Released: the session is destroyed and the allocator trimmed; which part of its memory came back "
                 f"cannot be told, because {fraction.reason}."
             )
-        back = f"{came_back(fraction)} of the {amount(self.brought)} of anonymous memory that the model brought came back"
+        back = (
+            f"{came_back(fraction)} of the {amount(self.brought)} of anonymous memory that the model brought came back"
+        )
         if fraction >= _GOOD:
             return f"Released: {back}."
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxmem.comparison.comparison import Comparison
@@ -14,6 +14,7 @@ from onnxmem.unknown import Unknown
 from tests.unit.comparison.samples import candidate, comparison
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=4), st.floats(0, 1), st.booleans())
 def test_what_is_saved_comes_back_equal(peaks: list[int], ratio: float, same: bool) -> None:
     difference = Difference(candidate="b", size="x", output="y", same=same, max_abs=ratio, cosine=1.0)
