@@ -19,7 +19,7 @@ class Figure(Record):
 
     @property
     def median(self) -> int | float:
-        """The middle one, of an even number the lower: one that was measured, and that a disturbed run does not move."""
+        """The middle one, of an even number the lower: it was measured, and a disturbed run does not move it."""
         return statistics.median_low(self.samples)
 
     @property

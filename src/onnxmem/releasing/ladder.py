@@ -90,7 +90,7 @@ class Ladder(Result):
 
     @property
     def brought(self) -> Bytes:
-        """What the model brought: anonymous memory (weights, packed weights, arenas) and resident pages of its files."""
+        """What the model brought: anonymous memory (weights, packed weights, arenas) and mapped pages of its files."""
         return subtract(self.full.own, self.before.own)
 
     @property

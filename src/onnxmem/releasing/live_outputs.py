@@ -14,7 +14,8 @@ import gc
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -65,8 +66,8 @@ class Outputs:
     session that is there, and was not found when another one was released: all others are nobody's.
     """
 
-    _found: ClassVar[set[int]] = set()
-    """Owners of outputs of sessions that were released before."""
+    _before: ClassVar[list[weakref.ref[Any]]] = []
+    """Outputs of sessions that were released before."""
 
     def __init__(self, session: Any) -> None:
         self._own = _declared(session)
@@ -74,16 +75,15 @@ class Outputs:
 
     def alive(self) -> tuple[LiveOutput, ...]:
         """Those of the session that are still referred to, as far as they can be told; the largest first."""
-        every = _find()
-        Outputs._found &= every.keys()
-        own = {
-            owner: output
-            for owner, output in every.items()
-            if owner not in Outputs._found
-            and any(map(output.kind.fits, self._own))
-            and not any(map(output.kind.fits, self._others))
-        }
-        Outputs._found |= own.keys()
+        Outputs._before = [root for root in Outputs._before if root() is not None]
+        own = [
+            each
+            for each in _find()
+            if not any(each.root is root for root in Outputs._before)  # equal are arrays with equal numbers
+            and any(map(each.output.kind.fits, self._own))
+            and not any(map(each.output.kind.fits, self._others))
+        ]
+        Outputs._before += [each.root for each in own]
         return _largest(own)
 
 
@@ -92,30 +92,36 @@ def live_outputs() -> tuple[LiveOutput, ...]:
     return _largest(_find())
 
 
-def _largest(outputs: dict[int, LiveOutput]) -> tuple[LiveOutput, ...]:
-    return tuple(sorted(outputs.values(), key=lambda output: -output.size)[:_MOST])
+class _Found(NamedTuple):
+    output: LiveOutput
+    root: weakref.ref[Any]
+    """The array or OrtValue that ONNX Runtime gave, of which others may be views."""
 
 
-def _find() -> dict[int, LiveOutput]:
-    found: dict[int, LiveOutput] = {}
+def _largest(found: Iterable[_Found]) -> tuple[LiveOutput, ...]:
+    return tuple(sorted((each.output for each in found), key=lambda output: -output.size)[:_MOST])
+
+
+def _find() -> list[_Found]:
+    found: dict[int, _Found] = {}
     for container, value in _values():
         _note(found, value, f"a {type(container).__name__}")
     if found:
         # Only now, because it takes longer: what are they called?
-        named: dict[int, LiveOutput] = {}
+        named: dict[int, _Found] = {}
         seen: set[int] = set()
         for name, place, thing in _variables():
             for path, value in _below(thing, name, seen, _DEEPEST):
                 _note(named, value, f"{path} {place}")
         found |= named
-    return found
+    return list(found.values())
 
 
-def _note(found: dict[int, LiveOutput], value: Any, where: str) -> None:
-    owner, size, kind = _runtime_memory(value)
+def _note(found: dict[int, _Found], value: Any, where: str) -> None:
+    owner, size, kind, root = _runtime_memory(value)
     # Several arrays may be views of one output: the widest speaks for all.
-    if owner and (owner not in found or found[owner].size < size):
-        found[owner] = LiveOutput(where=where, size=size, kind=kind)
+    if owner and (owner not in found or found[owner].output.size < size):
+        found[owner] = _Found(LiveOutput(where=where, size=size, kind=kind), weakref.ref(root))
 
 
 def _sessions() -> list[Any]:
@@ -239,16 +245,16 @@ def _may_hold_memory(thing: Any) -> bool:
     return issubclass(kind, np.ndarray) or (kind.__name__ == "OrtValue" and kind.__module__.startswith("onnxruntime"))
 
 
-def _runtime_memory(value: Any) -> tuple[int, int, TensorKind]:
-    """The owner (0: not ONNX Runtime), the size and the kind of an array's or OrtValue's memory."""
-    nothing = 0, 0, TensorKind("")
+def _runtime_memory(value: Any) -> tuple[int, int, TensorKind, Any]:
+    """The owner (0: not ONNX Runtime), the size and the kind of an array's or OrtValue's memory, and what it is of."""
+    nothing = 0, 0, TensorKind(""), None
     if not isinstance(value, np.ndarray):
         try:
             # One over memory of the caller's holds nothing of ONNX Runtime's.
             if getattr(value, "_numpy_obj", None) is not None:
                 return nothing
             kind = TensorKind(_kind_of(value.data_type()), tuple(value.shape()))
-            return value.data_ptr(), value.tensor_size_in_bytes(), kind
+            return value.data_ptr(), value.tensor_size_in_bytes(), kind, value
         except Exception:  # not a tensor
             return nothing
     whole = value
@@ -257,7 +263,7 @@ def _runtime_memory(value: Any) -> tuple[int, int, TensorKind]:
     # ONNX Runtime's owner is a capsule without a name.
     if type(whole.base).__name__ != "PyCapsule" or _capsule_name(ctypes.py_object(whole.base)) is not None:
         return nothing
-    return id(whole.base), value.nbytes, TensorKind(whole.dtype.name, whole.shape)
+    return id(whole.base), value.nbytes, TensorKind(whole.dtype.name, whole.shape), whole
 
 
 _capsule_name = ctypes.pythonapi.PyCapsule_GetName
