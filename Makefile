@@ -3,15 +3,20 @@ PYTHON ?= python3
 VENV   := .venv
 PIP    := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.cpp' -o -name '*.hpp' -o -path '*/page/*')
+NATIVE := $(wildcard src/onnxmem/_native/*.[ch]pp tests/native/*.[ch]pp)
+COMPILED = $(firstword $(shell ls -td build/*/compile_commands.json 2>/dev/null))
 
-.PHONY: demo test check help clean
+.PHONY: demo test check tidy coverage docs help clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   install into $(VENV) and run the demonstration"
-	@echo "make test   install what the tests need and run them all"
-	@echo "make check  lint and types only"
-	@echo "make clean  remove $(VENV), builds and caches"
+	@echo "make demo      install into $(VENV) and run the demonstration"
+	@echo "make test      install what the tests need and run them all"
+	@echo "make check     lint, format and types only"
+	@echo "make tidy      clang-tidy on the native code"
+	@echo "make coverage  run the tests and say which branches they leave out"
+	@echo "make docs      build the reference of the library into build/docs"
+	@echo "make clean     remove $(VENV), builds and caches"
 
 demo: $(VENV)/installed
 	$(VENV)/bin/onnxmem demo
@@ -19,13 +24,34 @@ demo: $(VENV)/installed
 test: check
 	$(VENV)/bin/python -m pytest -n 2
 
+# Warnings are errors for those who work on it; whoever only installs it may have a compiler that nobody has tried.
+test check tidy coverage: BUILD := --config-settings=cmake.define.ONNXMEM_WERROR=ON
+
 check: $(VENV)/installed-tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(NATIVE)
+
+tidy: $(VENV)/installed-tests
+	$(VENV)/bin/clang-tidy --quiet -p $(dir $(COMPILED)) $(wildcard src/onnxmem/_native/*.cpp)
+	$(VENV)/bin/clang-tidy --quiet $(wildcard tests/native/*.cpp) -- -std=c++20 -Isrc/onnxmem/_native
+
+coverage: $(VENV)/installed-tests
+	$(VENV)/bin/coverage erase
+	-$(VENV)/bin/coverage run -m pytest -n 2
+	$(VENV)/bin/coverage combine --quiet
+	$(VENV)/bin/coverage report
+
+docs: $(VENV)/installed-tests
+	$(PIP) install --group docs
+	$(VENV)/bin/python -m scripts.cli_reference
+	$(VENV)/bin/python -m scripts.api_reference
+	$(VENV)/bin/python -m pdoc --no-show-source --output-directory build/docs onnxmem
+	@echo "build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
 # Each stamp stands for one step; a second run finds them newer than their sources and does nothing.
 $(VENV)/created:
@@ -36,7 +62,7 @@ $(VENV)/created:
 	@touch $@
 
 $(VENV)/installed: $(VENV)/created $(SOURCES)
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) install --no-build-isolation ".[report]"
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) install --no-build-isolation $(BUILD) ".[report]"
 	@touch $@
 
 $(VENV)/installed-tests: $(VENV)/installed

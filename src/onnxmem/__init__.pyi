@@ -20,6 +20,8 @@ from onnxmem.estimation.planning import Planning as Planning
 from onnxmem.estimation.planning import plan as plan
 from onnxmem.measurement.measure import measure as measure
 from onnxmem.measurement.measurement import Measurement as Measurement
+from onnxmem.measurement.tracing import Tracing as Tracing
+from onnxmem.measurement.tracing import trace as trace
 from onnxmem.model.model import Model as Model
 from onnxmem.packing.convert import Converted as Converted
 from onnxmem.packing.convert import convert as convert
@@ -55,6 +57,7 @@ from onnxmem.session.package import Package as Package
 from onnxmem.session.package import verify_package as verify_package
 from onnxmem.session.planned.arena import Arena as Arena
 from onnxmem.session.planned.trace import Trace as Trace
+from onnxmem.session.planning import PlanningOptions as PlanningOptions
 from onnxmem.session.session import InferenceSession as InferenceSession
 from onnxmem.sharing.share import share as share
 from onnxmem.sharing.sharing import Sharing as Sharing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import re
@@ -189,6 +190,268 @@ def test_a_reader_that_goes_away_is_no_error(unet: Path) -> None:
     command = f"{sys.executable} -m onnxmem estimate {unet} | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# The command itself
+
+
+VERBS = "demo estimate plan measure trace release compare pack convert share report zoo".split()  # noqa: SIM905
+
+
+def test_help_lists_the_verbs_in_the_order_of_work_and_cuts_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run("--help")
+    lines = out.split("Commands:\n")[1].splitlines()
+    assert code == 0
+    assert [line.split()[0] for line in lines] == VERBS
+    assert all(len(line) <= 80 and line.endswith((".", "?")) for line in lines)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_one_time_limit(run: Run, verb: str) -> None:
+    _, out, _ = run(verb, "--help")
+    assert "--time-limit SECONDS" in out and "--timeout" not in out
+
+
+def test_the_zoo_lists_its_models_and_writes_one(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("zoo")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(zoo.MODELS)
+    assert max(map(len, out.splitlines())) <= 80
+    code, out, err = run("zoo", "squeezenet", "-o", "s.onnx", "--seed", "3")
+    assert (code, err) == (0, "") and out.startswith("s.onnx  ")
+    assert (tmp_path / "s.onnx").read_bytes() == zoo.build("squeezenet", seed=3).SerializeToString()
+    document = json.loads(run("zoo", "--json")[1])
+    assert [model["name"] for model in document["models"]] == list(zoo.MODELS)
+    for arguments, complaint in (
+        (["lenet"], "there is no network 'lenet'"),
+        (["unet", "-o", "u.pb"], "cannot write 'u.pb'"),
+        (["unet", "-o", "no/u.onnx"], "there is no folder 'no'"),
+        (["-o", "u.onnx"], "say which network"),
+    ):
+        code, out, err = run("zoo", *arguments)
+        assert (code, out) == (2, "") and complaint in err
+
+
+def _completions(typed: str, folder: Path) -> list[str]:
+    words = typed.split(" ")
+    environment = {
+        **os.environ,
+        "_ONNXMEM_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    program = "import sys; sys.argv[0] = 'onnxmem'; from onnxmem.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=folder, check=False
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("onnxmem me", {"measure"}),
+        ("onnxmem measure m.onnx --mode ort-", {"ort-mapped", "ort-mapped-packed"}),
+        ("onnxmem plan m.onnx --strategy greedy", {"greedy_by_size", "greedy_by_breadth"}),
+        ("onnxmem plan m.onnx --order ort", {"ort-default", "ort-priority"}),
+        ("onnxmem zoo res", {"resnet18", "resnet50"}),
+        ("onnxmem share m.onnx --mo", {"--modes"}),
+    ],
+)
+def test_the_shell_completes_names(tmp_path: Path, typed: str, offered: set[str]) -> None:
+    assert set(_completions(typed, tmp_path)) == offered
+
+
+def test_the_completion_script_can_be_shown() -> None:
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    program = "import sys; sys.argv[0] = 'onnxmem'; from onnxmem.cli import main; main()"
+    command = [sys.executable, "-c", program, "--show-completion", "bash"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "complete -o default -F _onnxmem_completion onnxmem" in done.stdout
+
+
+def test_a_shape_needs_no_name_if_there_is_one_input(run: Run, unet: Path) -> None:
+    code, out, _ = run("estimate", unet, "--shape", "1x3x64x64", "--json")
+    assert code == 0
+    assert json.loads(out)["dims"]["given"] == {"batch": 1, "height": 64, "width": 64}
+
+
+def test_a_strategy_of_this_folder_is_found_by_the_installed_script(unet: Path, tmp_path: Path) -> None:
+    (tmp_path / "mypkg").mkdir()
+    (tmp_path / "mypkg" / "mine.py").write_text(
+        "from onnxmem.placement.strategies.naive import plan as naive\ndef plan(problem): return naive(problem)\n"
+    )
+    # As the installed script runs: its own folder is the first of the path, and not the current one.
+    script = tmp_path / "bin" / "onnxmem"
+    script.parent.mkdir()
+    script.write_text("from onnxmem.cli import main\nmain()\n")
+    for verb in ("plan", "estimate"):
+        command = [sys.executable, str(script), verb, str(unet), "--dim", "batch=1", "--strategy", "mypkg.mine:plan"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "mypkg.mine:plan" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--shape", "x=1x3"],
+        ["--dim", "batch=1"],
+        ["--order", "best"],
+        ["--order", "ort-default"],
+        ["--view", "raw"],
+        ["--level", "all"],
+        ["--fix-dims"],
+        ["--no-alias"],
+        ["--in-place"],
+        ["--count-inputs"],
+        ["--inputs", "feeds.npz"],
+    ],
+)
+def test_a_csv_refuses_what_is_about_models(run: Run, tmp_path: Path, option: list[str]) -> None:
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,10\n")
+    code, out, err = run("plan", "p.csv", *option)
+    assert (code, out) == (2, "")
+    flag = "--alias" if option == ["--no-alias"] else option[0]
+    assert f"{flag} is about models, and 'p.csv' is a CSV" in err
+
+
+# What cannot be written is found out before the work, and nothing that is read is overwritten
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        (verb, option)
+        for verb, options in {
+            "estimate": ("-o", "--html", "--tensors"),
+            "plan": ("-o", "--html", "--picture"),
+            "measure": ("-o", "--html", "--picture"),
+            "trace": ("-o", "--html"),
+            "release": ("-o", "--html", "--picture"),
+            "share": ("-o", "--html", "--picture"),
+            "compare": ("-o", "--html", "--picture"),
+        }.items()
+        for option in options
+    ],
+)
+def test_where_results_go_is_checked_first(run: Run, tmp_path: Path, verb: str, option: str) -> None:
+    """The model is not even looked at: it does not exist."""
+    ending = {"-o": "json", "--html": "html", "--picture": "svg", "--tensors": "csv"}[option]
+    (tmp_path / f"folder.{ending}").mkdir()
+    models = ["nowhere.onnx"] * (2 if verb == "compare" else 1)
+    for path, complaint in (
+        (f"no/r.{ending}", "there is no folder 'no'"),
+        (f"folder.{ending}", "it is a folder"),
+        ("r.pdf", "there is no such format"),
+        (f"/proc/r.{ending}", "No such file"),
+    ):
+        code, out, err = run(verb, *models, option, path)
+        assert (code, out) == (2, ""), err
+        assert f"cannot write '{path}': {complaint}" in err
+
+
+@pytest.mark.parametrize("link", ["hard", "symbolic"])
+def test_no_verb_overwrites_what_it_reads(run: Run, unet: Path, tmp_path: Path, link: str) -> None:
+    def linked(name: str, target: Path) -> str:
+        path = tmp_path / name
+        path.hardlink_to(target) if link == "hard" else path.symlink_to(target)
+        return name
+
+    model = tmp_path / "m.onnx"
+    model.write_bytes(unet.read_bytes())
+    feeds = tmp_path / "f.npz"
+    np.savez(feeds, image=np.zeros((1, 3, 32, 32), np.float32))
+    saved = tmp_path / "saved.json"
+    saved.write_text(run("estimate", model, "--dim", "batch=1", "--json")[1])
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,10\n")
+    before = {path: path.read_bytes() for path in (model, feeds, saved, tmp_path / "p.csv")}
+    for command in (
+        ("estimate", model, "--tensors", linked("1.csv", model)),
+        ("estimate", model, "--inputs", feeds, "-o", linked("2.json", feeds)),
+        ("plan", "p.csv", "-o", "p.csv"),
+        ("plan", model, "--picture", linked("3.svg", model)),
+        ("measure", model, "-o", linked("4.json", model)),
+        ("trace", model, "-o", linked("5.csv", model)),
+        ("release", model, "--html", linked("6.html", model)),
+        ("share", model, "--picture", linked("7.png", model)),
+        ("compare", model, unet, "-o", linked("8.json", model)),
+        ("report", saved, "-o", linked("9.md", saved)),
+        ("convert", model, "--to", "onnx", "-o", "m.onnx", "--force"),
+        ("convert", model, "--to", "onnx", "-o", linked("10.onnx", model), "--force"),
+    ):
+        code, out, err = run(*command)
+        assert (code, out) == (2, ""), (command, err)
+        assert "is read by this command, and would be overwritten" in err
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_package_is_not_replaced_by_what_lies_in_it(run: Run, unet: Path) -> None:
+    assert run("pack", unet, "-o", "p", "--shape", "1x3x32x32")[0] == 0
+    code, _, err = run("pack", "p/model.onnx", "-o", "p", "--force")
+    assert code == 2 and "'p/model.onnx' lies in 'p', which would be replaced" in err
+    assert run("pack", "-o", "p", "--verify")[0] == 0
+
+
+# Without optional packages
+
+
+BLOCK = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("altair", "vl_convert", "jinja2"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Block())
+from onnxmem.cli import main
+main()
+"""
+
+
+def without_report_extra(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", BLOCK, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+
+
+@pytest.mark.parametrize("option", [("--html", "r.html"), ("-o", "r.html"), ("--picture", "r.svg")])
+def test_a_missing_package_is_named_before_the_work(unet: Path, tmp_path: Path, option: tuple[str, str]) -> None:
+    done = without_report_extra("plan", unet, "--dim", "batch=1", *option, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "onnxmem: this needs the package 'altair', which is not installed\n"
+        "hint: pip install altair jinja2 vl-convert-python\n"
+    )
+
+
+def test_text_and_markdown_need_no_extra(unet: Path, tmp_path: Path) -> None:
+    done = without_report_extra("plan", unet, "--dim", "batch=1", "-o", "r.md", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r.md").read_text().startswith("# ")
+
+
+def test_the_demo_does_what_it_can_without(tmp_path: Path) -> None:
+    done = without_report_extra("demo", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "hint: pip install altair jinja2 vl-convert-python" in done.stderr
+    document = json.loads(done.stdout)
+    schemas = [each["schema"] for each in document["documents"]]
+    assert schemas == ["onnxmem.estimate/1", "onnxmem.measure/1", "onnxmem.measure/1", "onnxmem.release/1"]
+    assert document["files"] == ["onnxmem-demo/unet.onnx"]
+    assert os.listdir(tmp_path / "onnxmem-demo") == ["unet.onnx"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed")
+def test_a_candidate_that_failed_is_named_with_what_it_lacks(run: Run, unet: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("def make():\n    import torch\n    return torch.nn.ReLU()\n")
+    settings = ("--runs", "1", "--repeat", "1", "--repeat-limit", "1", "--no-advice")
+    code, out, err = run("compare", unet, "net:make", "--shape", "1x3x32x32", *settings)
+    assert code == 3 and "unet.onnx" in out
+    assert err.endswith(
+        "onnxmem: net:make: this needs the package 'torch', which is not installed\n"
+        "hint: pip install onnxscript safetensors torch\n"
+    )
 
 
 # Bad input: one sentence, the right code, nothing written

@@ -1,4 +1,4 @@
-"""Build a native fuzz program with a sanitizer, once for each state of its sources."""
+"""Build a native test program with a sanitizer, once for each state of its sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 NATIVE = ROOT / "src" / "onnxmem" / "_native"
 CACHE = ROOT / ".cache" / "native-tests"
 
@@ -28,14 +29,17 @@ class CannotBuild(Exception):
 
 
 def build(module: str, sanitizer: str) -> Path:
-    """The program made of tests/native/<module>_fuzz.cpp and the module's sources, except its Python bindings."""
+    """The program made of tests/native/<module>_*.cpp and the module's sources, except its Python bindings."""
     compiler = os.environ.get("CXX") or next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), None)
     if compiler is None:
         raise CannotBuild("there is no C++ compiler")
     flags = [*_FLAGS, *SANITIZERS[sanitizer]]
-    sources = [ROOT / "tests" / "native" / f"{module}_fuzz.cpp", *sorted(NATIVE.glob(f"{module}_*.cpp"))]
+    sources, headers = (
+        [path for folder in (HERE, NATIVE) for path in sorted(folder.glob(f"{module}_*.{suffix}"))]
+        for suffix in ("cpp", "hpp")
+    )
     content = hashlib.sha256(repr((compiler, flags)).encode())
-    for path in [*sources, *sorted(NATIVE.glob(f"{module}_*.hpp"))]:
+    for path in (*sources, *headers):
         content.update(path.read_bytes())
     program = CACHE / f"{module}-{sanitizer}-{content.hexdigest()[:16]}"
     if program.exists():

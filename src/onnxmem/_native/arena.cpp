@@ -1,13 +1,13 @@
 // The Python face of the allocator: tapes and pools to make, runs to begin and end. Allocation itself never comes
 // through here, so it needs no interpreter and no interpreter lock.
+#include <malloc.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 
-#include <malloc.h>
-
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -26,20 +26,34 @@ using namespace onnxmem::arena;
 namespace {
 
 using Column = nb::ndarray<const std::int64_t, nb::numpy, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
-using Copied = nb::ndarray<std::int64_t, nb::numpy, nb::shape<-1>, nb::c_contig>;
 
 std::vector<std::int64_t> values(const Column& column) { return {column.data(), column.data() + column.shape(0)}; }
 
-Copied copied(const std::vector<std::int64_t>& values) {
-  auto* data = new std::int64_t[values.size()];
-  std::copy(values.begin(), values.end(), data);
-  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::int64_t*>(p); });
-  return Copied(data, {values.size()}, owner);
+// The numbers as an array that owns them.
+nb::object array(std::vector<std::int64_t> values) {
+  using Array = nb::ndarray<std::int64_t, nb::numpy, nb::shape<-1>, nb::c_contig>;
+  auto held = std::make_unique<std::vector<std::int64_t>>(std::move(values));
+  std::int64_t* data = held->data();
+  const std::size_t count = held->size();
+  nb::capsule owner(held.get(), [](void* p) noexcept { delete static_cast<std::vector<std::int64_t>*>(p); });
+  held.release();  // NOLINT(bugprone-unused-return-value): the capsule owns it now
+  return nb::cast(Array(data, {count}, owner));
 }
 
-nb::tuple columns(const Trace& trace) {
-  return nb::make_tuple(copied(trace.sizes), copied(trace.lowers), copied(trace.uppers));
+// A trace for Python, column by column; without any, if so many calls were made that writing them down was given up.
+struct Recorded {
+  bool complete;
+  nb::object sizes, lowers, uppers;
+};
+
+Recorded recorded(Trace trace) {
+  return {true, array(std::move(trace.sizes)), array(std::move(trace.lowers)), array(std::move(trace.uppers))};
 }
+
+struct HeapStats {
+  std::int64_t live_bytes, live_blocks;
+  std::uint64_t unknown_frees;
+};
 
 // What the calling thread has begun and must end, innermost last. Objects on this stack stay where they are.
 struct Begun {
@@ -68,7 +82,7 @@ void begin_heap() { push({std::make_unique<HeapRun>(), nullptr, nullptr}); }
 void begin_record(bool limited) { push({std::make_unique<RecordingRun>(limited), nullptr, nullptr}); }
 
 // As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap.
-bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, Column outlasting) {
+bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Column& outlasting) {
   Region* region = pool->borrow(size);
   if (region == nullptr) {
     begin_record(true);
@@ -99,44 +113,19 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
   return true;
 }
 
-// None for a run on the heap; (sizes, lowers, uppers) for a recorded one, None if that was given up; for a replayed one
-// its deviation as (what, step, expected bytes, bytes asked for, overruns), or None.
-nb::object finish() {
+// What became of the run that the calling thread began last: Recorded, Replayed, or None for one on the heap.
+nb::object end_run() {
   const Begun item = pop();
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
     if (item.region != nullptr) item.pool->release(*item.region);
-    if (!recording->complete()) return nb::none();
-    return columns(recording->trace());
+    const nb::object none = nb::none();
+    return nb::cast(recording->complete() ? recorded(recording->trace()) : Recorded{false, none, none, none});
   }
   auto* replaying = dynamic_cast<ReplayingRun*>(item.run.get());
   if (replaying == nullptr) return nb::none();
-  const Verdict verdict = replaying->finish();
+  const Replayed result = replaying->finish();
   item.pool->release(*item.region);
-  if (verdict.deviation.what == nullptr && verdict.overruns == 0) return nb::none();
-  const char* what = verdict.deviation.what != nullptr ? verdict.deviation.what : "";
-  return nb::make_tuple(what, verdict.deviation.step, verdict.deviation.expected, verdict.deviation.got,
-                        verdict.overruns);
-}
-
-nb::dict pool_stats(const Pool& pool) {
-  const PoolStats stats = pool.stats();
-  nb::dict found;
-  found["regions"] = stats.regions;
-  found["bytes"] = stats.bytes;
-  found["largest"] = stats.largest;
-  found["lent"] = stats.lent;
-  found["escaped"] = stats.escaped;
-  found["waits"] = stats.waits;
-  found["refusals"] = stats.refusals;
-  return found;
-}
-
-nb::dict heap_stats() {
-  nb::dict found;
-  found["live_bytes"] = heap().live_bytes();
-  found["live_blocks"] = heap().live_blocks();
-  found["unknown_frees"] = unknown_frees();
-  return found;
+  return nb::cast(result);
 }
 
 // What outputs and small blocks left behind when they were freed goes back to the system.
@@ -148,11 +137,12 @@ void trim_heap() {
 #endif
 }
 
-void make_classes(nb::module_& module) {
+void make_tape_and_pool(nb::module_& module) {
   nb::class_<Tape>(module, "Tape")
       .def(
           "__init__",
-          [](Tape* self, Column sizes, Column lowers, Column uppers, Column offsets, std::size_t guard, bool cut) {
+          [](Tape* self, const Column& sizes, const Column& lowers, const Column& uppers, const Column& offsets,
+             std::size_t guard, bool cut) {
             new (self) Tape({values(sizes), values(lowers), values(uppers)}, values(offsets), guard, cut);
           },
           nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("offsets"), nb::arg("guard") = 0,
@@ -160,15 +150,60 @@ void make_classes(nb::module_& module) {
       .def_prop_ro("peak", &Tape::peak)
       .def_prop_ro("cut", &Tape::cut)
       .def_prop_ro("steps", [](const Tape& tape) { return tape.events().size(); })
-      .def_prop_ro(
-          "offsets", [](const Tape& tape) { return copied(tape.offsets()); }, nb::rv_policy::move)
-      .def_prop_ro("trace", [](const Tape& tape) { return columns(tape.trace()); });
+      .def_prop_ro("offsets", [](const Tape& tape) { return array(tape.offsets()); })
+      .def_prop_ro("trace", [](const Tape& tape) { return recorded(tape.trace()); });
 
+  nb::class_<PoolStats>(module, "PoolStats")
+      .def_ro("regions", &PoolStats::regions)
+      .def_ro("bytes", &PoolStats::bytes)
+      .def_ro("largest", &PoolStats::largest)
+      .def_ro("lent", &PoolStats::lent)
+      .def_ro("escaped", &PoolStats::escaped)
+      .def_ro("waits", &PoolStats::waits)
+      .def_ro("refusals", &PoolStats::refusals);
   nb::class_<Pool>(module, "Pool")
       .def(nb::init<std::size_t, bool, bool>(), nb::arg("limit"), nb::arg("waits"), nb::arg("huge"))
       .def("trim", &Pool::trim)
       .def("shrink", &Pool::shrink, nb::arg("size"))
-      .def("stats", &pool_stats);
+      .def("stats", &Pool::stats);
+  nb::class_<HeapStats>(module, "HeapStats")
+      .def_ro("live_bytes", &HeapStats::live_bytes)
+      .def_ro("live_blocks", &HeapStats::live_blocks)
+      .def_ro("unknown_frees", &HeapStats::unknown_frees);
+}
+
+void make_results(nb::module_& module) {
+  nb::class_<Recorded>(module, "Recorded")
+      .def_ro("complete", &Recorded::complete)
+      .def_ro("sizes", &Recorded::sizes)
+      .def_ro("lowers", &Recorded::lowers)
+      .def_ro("uppers", &Recorded::uppers);
+  nb::enum_<DeviationKind>(module, "DeviationKind")
+      .value("PLACE_TAKEN", DeviationKind::place_taken)
+      .value("ALLOCATION_AFTER_THE_LAST", DeviationKind::allocation_after_the_last)
+      .value("ALLOCATION_INSTEAD_OF_FREE", DeviationKind::allocation_instead_of_free)
+      .value("ALLOCATION_OF_ANOTHER_SIZE", DeviationKind::allocation_of_another_size)
+      .value("FREE_INSTEAD_OF_ALLOCATION", DeviationKind::free_instead_of_allocation)
+      .value("FREE_OF_ANOTHER_BUFFER", DeviationKind::free_of_another_buffer)
+      .value("BUFFER_OUTLIVED_THE_RUN", DeviationKind::buffer_outlived_the_run)
+      .value("ENDED_EARLY", DeviationKind::ended_early);
+  nb::class_<Deviation>(module, "Deviation")
+      .def_ro("kind", &Deviation::kind)
+      .def_ro("step", &Deviation::step)
+      .def_ro("expected_bytes", &Deviation::expected_bytes)
+      .def_ro("asked_bytes", &Deviation::asked_bytes);
+  nb::class_<Replayed>(module, "Replayed")
+      .def_ro("deviation", &Replayed::deviation)
+      .def_ro("overruns", &Replayed::overruns);
+}
+
+// Classes can be made only once in a process, and a module may well be imported a second time.
+template <typename... Types>
+bool reuse(nb::module_& module, std::initializer_list<const char*> names) {
+  if (!(nb::type<Types>().is_valid() && ...)) return false;
+  const char* const* name = names.begin();
+  ((module.attr(*name++) = nb::type<Types>()), ...);
+  return true;
 }
 
 }  // namespace
@@ -177,18 +212,16 @@ NB_MODULE(arena, module) {
   // Sessions may well be alive when the interpreter ends; that is not worth a message.
   nb::set_leak_warnings(false);
 
-  if (nb::type<Tape>().is_valid()) {
-    // Imported a second time in one process: classes can be made only once.
-    module.attr("Tape") = nb::type<Tape>();
-    module.attr("Pool") = nb::type<Pool>();
-  } else {
-    make_classes(module);
+  if (!reuse<Tape, Pool, PoolStats, HeapStats, Recorded, DeviationKind, Deviation, Replayed>(
+          module, {"Tape", "Pool", "PoolStats", "HeapStats", "Recorded", "DeviationKind", "Deviation", "Replayed"})) {
+    make_tape_and_pool(module);
+    make_results(module);
   }
 
   module.def(
       "place_in_sequence",
-      [](Column sizes, Column lowers, Column uppers) {
-        return copied(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
+      [](const Column& sizes, const Column& lowers, const Column& uppers) {
+        return array(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
       },
       nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"));
   module.def("connected", &connected);
@@ -198,8 +231,8 @@ NB_MODULE(arena, module) {
   module.def("begin_record", &begin_record, nb::arg("limited") = true);
   module.def("begin_record_inside", &begin_record_inside, nb::arg("pool"), nb::arg("size"), nb::arg("outlasting"));
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
-  module.def("finish", &finish);
-  module.def("heap_stats", &heap_stats);
+  module.def("end_run", &end_run);
+  module.def("heap_stats", [] { return HeapStats{heap().live_bytes(), heap().live_blocks(), unknown_frees()}; });
   module.def("trim_heap", &trim_heap);
 
   // The allocator's entry points by address, so that tests can play the part of ONNX Runtime.

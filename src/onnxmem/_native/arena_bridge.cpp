@@ -139,7 +139,7 @@ std::string add(const Table& table) {
 bool connected() { return api_base != nullptr; }
 
 std::string enlist() {
-  const std::lock_guard guard(lock);
+  const std::scoped_lock guard(lock);
   const Table table;
   if (!table) return "this ONNX Runtime does not offer the functions of release 1.24";
   watch_forks();
@@ -152,9 +152,11 @@ std::string enlist() {
 }
 
 std::string withdraw() {
-  const std::lock_guard guard(lock);
+  const std::scoped_lock guard(lock);
   const Table table;
-  if (!table || users == 0 || --users > 0) return {};
+  if (!table || users == 0) return {};
+  --users;
+  if (users > 0) return {};
   return table.with_environment(
       [&](void* environment) { return table.call(kUnregisterAllocator, environment, memory_info); });
 }

@@ -10,7 +10,7 @@ namespace onnxmem::arena {
 
 namespace {
 
-constexpr std::size_t kLargeFrom = 128 * 1024;
+constexpr std::size_t kLargeFrom = std::size_t{128} << 10;
 
 void* map(std::size_t bytes) {
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -38,7 +38,7 @@ std::size_t whole_pages(std::size_t size) {
 }
 
 void* Recycler::take(std::size_t bytes) noexcept {
-  const std::lock_guard guard(lock);
+  const std::scoped_lock guard(lock);
   void* block = from_kept(bytes);
   if (block == nullptr) {
     most_bytes_ = std::max(most_bytes_, used_bytes_ + bytes);
@@ -77,7 +77,7 @@ Recycler::Kept Recycler::largest_kept() {
 }
 
 void Recycler::give(void* block, std::size_t bytes) noexcept {
-  const std::lock_guard guard(lock);
+  const std::scoped_lock guard(lock);
   used_bytes_ -= bytes;
   try {
     kept_.push_back({block, bytes});
@@ -88,13 +88,13 @@ void Recycler::give(void* block, std::size_t bytes) noexcept {
 }
 
 void Recycler::drop() noexcept {
-  const std::lock_guard guard(lock);
+  const std::scoped_lock guard(lock);
   unmap_above(0);
   most_bytes_ = used_bytes_;
 }
 
 void Recycler::keep_within(std::size_t bytes) noexcept {
-  const std::lock_guard guard(lock);
+  const std::scoped_lock guard(lock);
   unmap_above(whole_pages(bytes));
 }
 
@@ -132,7 +132,7 @@ void* Heap::allocate(std::size_t size, Large large) noexcept {
   void* block = large == Large::shared ? aligned(made.raw) : made.raw;
   try {
     Shard& shard = shard_of(block);
-    const std::lock_guard guard(shard.lock);
+    const std::scoped_lock guard(shard.lock);
     shard.blocks.emplace(block, made);
   } catch (...) {
     give_back(made);
@@ -147,7 +147,7 @@ bool Heap::release(void* block) noexcept {
   Block found{};
   {
     Shard& shard = shard_of(block);
-    const std::lock_guard guard(shard.lock);
+    const std::scoped_lock guard(shard.lock);
     const auto entry = shard.blocks.find(block);
     if (entry == shard.blocks.end()) return false;
     found = entry->second;

@@ -93,12 +93,12 @@ bool idle(const Region& region) { return !region.lent && !region.escaped; }
 }  // namespace
 
 Pool::Pool(std::size_t limit, bool waits, bool huge) : limit_(limit), waits_(waits), huge_(huge) {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   pools().all.push_back(this);
 }
 
 Pool::~Pool() {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   std::erase(pools().all, this);
   // Whoever still holds a buffer in one of them keeps it mapped.
   for (auto& region : regions_)
@@ -146,7 +146,7 @@ Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
 }
 
 Region* Pool::borrow(std::size_t bytes) {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   Region* region = bytes == 0 ? nullptr : take(bytes);
   if (region == nullptr || !region->reserve(bytes)) return nullptr;
   lend(*region);
@@ -159,7 +159,7 @@ void Pool::lend(Region& region) {
 }
 
 void Pool::release(Region& region) {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   for (const std::size_t start : region.strays) region.live.remove(start);
   region.strays.clear();
   region.lent = false;
@@ -169,19 +169,19 @@ void Pool::release(Region& region) {
 }
 
 void Pool::trim() {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   for (auto& region : regions_)
     if (idle(*region)) region->trim();
 }
 
 void Pool::shrink(std::size_t bytes) {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   for (auto& region : regions_)
     if (idle(*region)) region->shrink(bytes);
 }
 
 PoolStats Pool::stats() const {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   PoolStats stats;
   for (const auto& region : regions_) {
     ++stats.regions;
@@ -197,7 +197,7 @@ PoolStats Pool::stats() const {
 
 bool release_stray(void* p) {
   Pools& every = pools();
-  const std::lock_guard guard(every.lock);
+  const std::scoped_lock guard(every.lock);
   bool found = false;
   every.each_region([&](Region& region) {
     if (!region.holds(p)) return;
@@ -216,7 +216,7 @@ bool release_stray(void* p) {
 }
 
 void trim_all() {
-  const std::lock_guard guard(pools().lock);
+  const std::scoped_lock guard(pools().lock);
   pools().each_region([](Region& region) {
     if (idle(region)) region.trim();
   });

@@ -75,13 +75,8 @@ bool RecordingRun::release(void* p) noexcept {
   return true;
 }
 
-void ReplayingRun::deviate(const char* what, std::size_t expected, std::size_t got) {
-  if (deviation_.what == nullptr) deviation_ = {what, step_, expected, got};
-}
-
-void* ReplayingRun::from_heap(std::size_t size, Large large) noexcept {
-  ++heap_;
-  return heap().allocate(size, large);
+void ReplayingRun::deviate(DeviationKind kind, std::size_t expected, std::size_t asked) noexcept {
+  if (!deviation_) deviation_ = {kind, step_, expected, asked};
 }
 
 void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
@@ -93,11 +88,10 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
   } catch (...) {}
   if (!free) {
     // Cannot be while every call is the recorded one: the tape was checked. Were it so, the heap is still right.
-    deviate("a place is taken", size, size);
-    return from_heap(size);
+    deviate(DeviationKind::place_taken, size, size);
+    return heap().allocate(size, Large::shared);
   }
   ++step_;
-  ++placed_;
   if (tape_.guard() != 0) std::memset(region_.base() + start + size, kGuard, end - start - size);
   return region_.base() + start;
 }
@@ -105,22 +99,22 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
 void* ReplayingRun::allocate(std::size_t size) noexcept {
   if (size == 0) return nullptr;
   if (!following()) {
-    if (step_ >= tape_.events().size() && !tape_.cut()) deviate("an allocation after the last recorded one", 0, size);
-    return from_heap(size);
+    if (step_ >= tape_.events().size() && !tape_.cut()) deviate(DeviationKind::allocation_after_the_last, 0, size);
+    return heap().allocate(size, Large::shared);
   }
   const Event event = tape_.events()[step_];
   const std::size_t expected = tape_.size_of(event.buffer);
   if (!event.begins) {
-    deviate("an allocation where a free was recorded", expected, size);
-    return from_heap(size);
+    deviate(DeviationKind::allocation_instead_of_free, expected, size);
+    return heap().allocate(size, Large::shared);
   }
   if (expected != size && expected != 0) {
-    deviate("an allocation of another size", expected, size);
-    return from_heap(size);
+    deviate(DeviationKind::allocation_of_another_size, expected, size);
+    return heap().allocate(size, Large::shared);
   }
   if (tape_.offset_of(event.buffer) < 0) {
     ++step_;
-    return from_heap(size, Large::recycled);
+    return heap().allocate(size, Large::recycled);
   }
   return place(event.buffer, size);
 }
@@ -140,20 +134,20 @@ bool ReplayingRun::release(void* p) noexcept {
   if (!following()) return true;
   const Event event = tape_.events()[step_];
   if (event.begins)
-    deviate("a free where an allocation was recorded", tape_.size_of(event.buffer), freed->size);
+    deviate(DeviationKind::free_instead_of_allocation, tape_.size_of(event.buffer), freed->size);
   else if (tape_.offset_of(event.buffer) != static_cast<std::int64_t>(start))
-    deviate("a free of another buffer", tape_.size_of(event.buffer), freed->size);
+    deviate(DeviationKind::free_of_another_buffer, tape_.size_of(event.buffer), freed->size);
   else
     ++step_;
   return true;
 }
 
-Verdict ReplayingRun::finish() {
+Replayed ReplayingRun::finish() {
   if (!region_.live.empty())
-    deviate("a buffer outlived the run", 0, 0);
+    deviate(DeviationKind::buffer_outlived_the_run, 0, 0);
   else if (following())
-    deviate("the run ended early", tape_.size_of(tape_.events()[step_].buffer), 0);
-  return {deviation_, overruns_, placed_, heap_};
+    deviate(DeviationKind::ended_early, tape_.size_of(tape_.events()[step_].buffer), 0);
+  return {deviation_, overruns_};
 }
 
 void begin(Run& run) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,17 +14,27 @@
 
 namespace onnxmem::arena {
 
-// The first call of a run that was not the recorded one.
-struct Deviation {
-  const char* what = nullptr;  // null: there was none
-  std::size_t step = 0;
-  std::size_t expected = 0, got = 0;  // bytes
+enum class DeviationKind {
+  place_taken,
+  allocation_after_the_last,
+  allocation_instead_of_free,
+  allocation_of_another_size,
+  free_instead_of_allocation,
+  free_of_another_buffer,
+  buffer_outlived_the_run,
+  ended_early,
 };
 
-struct Verdict {
-  Deviation deviation;
+// The first call of a run that was not the recorded one.
+struct Deviation {
+  DeviationKind kind;
+  std::size_t step;
+  std::size_t expected_bytes, asked_bytes;
+};
+
+struct Replayed {
+  std::optional<Deviation> deviation;
   std::uint64_t overruns = 0;  // guards found overwritten, where there are guards
-  std::uint64_t placed = 0, heap = 0;
 };
 
 class Run {
@@ -75,19 +86,18 @@ class ReplayingRun final : public Run {
   ReplayingRun(const Tape& tape, Region& region) : tape_(tape), region_(region) {}
   void* allocate(std::size_t size) noexcept override;
   bool release(void* p) noexcept override;
-  Verdict finish();
+  Replayed finish();
 
  private:
-  bool following() const { return deviation_.what == nullptr && step_ < tape_.events().size(); }
-  void deviate(const char* what, std::size_t expected, std::size_t got);
+  bool following() const { return !deviation_ && step_ < tape_.events().size(); }
+  void deviate(DeviationKind kind, std::size_t expected, std::size_t asked) noexcept;
   void* place(std::uint32_t buffer, std::size_t size) noexcept;
-  void* from_heap(std::size_t size, Large large = Large::shared) noexcept;
 
   const Tape& tape_;
   Region& region_;
   std::size_t step_ = 0;
-  Deviation deviation_;
-  std::uint64_t overruns_ = 0, placed_ = 0, heap_ = 0;
+  std::optional<Deviation> deviation_;
+  std::uint64_t overruns_ = 0;
 };
 
 // Make `run` the calling thread's, until `end`. Runs nest.

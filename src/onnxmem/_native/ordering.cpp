@@ -147,7 +147,7 @@ Wide bound(const Graph& graph) {
 }  // namespace
 
 NB_MODULE(ordering, module) {
-  nb::class_<Graph>(module, "Graph");
+  const nb::class_<Graph> graph(module, "Graph");
   module.def("make_graph", &make_graph, nb::arg("before"), nb::arg("readers"), nb::arg("sizes"), nb::arg("writers"),
              nb::arg("stays"), nb::arg("takeable"), nb::arg("pairs"), nb::arg("glued"), nb::arg("scratch"));
   module.def("settle", &checked, nb::arg("graph"), nb::arg("order"));

@@ -10,7 +10,7 @@
 namespace onnxmem::ordering {
 
 // Single sizes fit into 63 bits; their sums need not.
-__extension__ typedef __int128 Bytes;
+__extension__ using Bytes = __int128;
 
 constexpr Bytes kUnlimited = Bytes{1} << 120;
 

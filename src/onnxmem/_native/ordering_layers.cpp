@@ -80,7 +80,7 @@ class Layers {
     if (graph_.nodes == 0) return {Verdict::found, {}, 0};
     if (Backward && !simple_glue_) return {Verdict::unknown, {}, 0};
     State root{take_slot(), -1, 0, Backward ? graph_.end : graph_.start, {}};
-    std::memset(memory_.data() + root.slot * 2 * words_, 0, 2 * words_ * sizeof(std::uint64_t));
+    std::memset(memory_.data() + 2 * words_ * root.slot, 0, 2 * words_ * sizeof(std::uint64_t));
     for (int node = 0; node < graph_.nodes; ++node)
       if (before(node).empty()) ready(root).set(node);
     open_all(root);
@@ -106,8 +106,8 @@ class Layers {
     return Backward ? steps_.take_back(done(state), node, live) : steps_.run(done(state), node, live);
   }
 
-  Bits done(const State& state) { return {memory_.data() + state.slot * 2 * words_}; }
-  Bits ready(const State& state) { return {memory_.data() + state.slot * 2 * words_ + words_}; }
+  Bits done(const State& state) { return {memory_.data() + 2 * words_ * state.slot}; }
+  Bits ready(const State& state) { return {memory_.data() + 2 * words_ * state.slot + words_}; }
 
   std::uint32_t take_slot() {
     if (free_.empty()) {

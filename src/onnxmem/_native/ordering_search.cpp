@@ -269,6 +269,7 @@ Outcome best_order(const Graph& graph, const std::vector<std::vector<int>>& star
   const Answer greedy = search_layers(ordered, kUnlimited, 1, Effort::best, Direction::forward, seed, budget);
   if (greedy.verdict == Verdict::found) {
     std::vector<int> order;
+    order.reserve(greedy.order.size());
     for (int k : greedy.order) order.push_back(best[k]);
     consider(order);
   }

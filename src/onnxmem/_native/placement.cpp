@@ -62,8 +62,8 @@ class Polled {
   Watch::Clock::time_point next_ = Watch::Clock::now();
 };
 
-nb::tuple place_in_order_bound(Column lowers, Column uppers, Column sizes, Column order, bool best_fit,
-                               double seconds) {
+nb::tuple place_in_order_bound(const Column& lowers, const Column& uppers, const Column& sizes, const Column& order,
+                               bool best_fit, double seconds) {
   const Columns columns = columns_of(lowers, uppers, sizes);
   if (order.shape(0) != columns.count) throw std::invalid_argument("columns of different length");
   Watch watch(seconds, Polled());
@@ -105,8 +105,8 @@ Searched search_parts(const Columns& columns, const Instance& instance, Int capa
   return all;
 }
 
-nb::tuple search(Column lowers, Column uppers, Column sizes, Int capacity, double seconds, std::uint64_t seed,
-                 unsigned lanes, std::size_t memory) {
+nb::tuple search(const Column& lowers, const Column& uppers, const Column& sizes, Int capacity, double seconds,
+                 std::uint64_t seed, unsigned lanes, std::size_t memory) {
   const Columns columns = columns_of(lowers, uppers, sizes);
   if (capacity < 0) throw std::invalid_argument("a negative capacity");
   Watch watch(seconds, Polled());
@@ -120,7 +120,7 @@ nb::tuple search(Column lowers, Column uppers, Column sizes, Int capacity, doubl
                         watch.interrupted());
 }
 
-std::size_t largest_part(Column lowers, Column uppers, Column sizes) {
+std::size_t largest_part(const Column& lowers, const Column& uppers, const Column& sizes) {
   const Columns columns = columns_of(lowers, uppers, sizes);
   const nb::gil_scoped_release unlocked;
   std::size_t largest = 0;
@@ -128,7 +128,7 @@ std::size_t largest_part(Column lowers, Column uppers, Column sizes) {
   return largest;
 }
 
-nb::dict summary(Column lowers, Column uppers, Column sizes) {
+nb::dict summary(const Column& lowers, const Column& uppers, const Column& sizes) {
   const Columns columns = columns_of(lowers, uppers, sizes);
   Instance instance;
   {

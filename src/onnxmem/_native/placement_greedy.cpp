@@ -59,7 +59,7 @@ class LiveList {
       if (finder.pass(row.offset, row.end)) break;
     const Int offset = finder.answer();
     rows_.insert(std::lower_bound(rows_.begin(), rows_.end(), offset, before), {offset, offset + size});
-    ends_.push({upper, offset});
+    ends_.emplace(upper, offset);
     return offset;
   }
 

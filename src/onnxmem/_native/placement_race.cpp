@@ -36,7 +36,7 @@ class Race {
       Joiner joiner{*this, threads};
       for (unsigned lane = 0; lane < lanes_; ++lane) {
         {
-          const std::lock_guard lock(mutex_);
+          const std::scoped_lock lock(mutex_);
           ++running_;
         }
         threads.emplace_back([this, lane] { guarded(lane); });
@@ -59,11 +59,11 @@ class Race {
     try {
       attempts(lane);
     } catch (...) {
-      const std::lock_guard lock(mutex_);
+      const std::scoped_lock lock(mutex_);
       if (!failure_) failure_ = std::current_exception();
       cancelled_ = true;
     }
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     --running_;
     finished_.notify_all();
   }
@@ -79,7 +79,7 @@ class Race {
       tactician.learn(tactics, search.most_placed());
       if (verdict == Verdict::kImpossible) impossible_ = true;
       if (verdict == Verdict::kFits) {
-        const std::lock_guard lock(mutex_);
+        const std::scoped_lock lock(mutex_);
         if (attempt < winner_) {
           winner_ = attempt;
           result_.verdict = Verdict::kFits;
@@ -88,7 +88,7 @@ class Race {
         break;
       }
     }
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     result_.nodes += search.nodes();
   }
 
@@ -152,7 +152,8 @@ void Tactician::learn(const Tactics& tactics, std::size_t placed) {
 
 std::uint64_t patience_of(std::uint64_t attempt, std::size_t buffers) {
   // Short attempts first: most problems fall to a lucky start. Longer ones later, so that proofs come to an end.
-  const double growth = std::pow(1.5, static_cast<double>(attempt / 24));
+  const std::uint64_t round = attempt / 24;
+  const double growth = std::pow(1.5, static_cast<double>(round));
   return static_cast<std::uint64_t>(std::min((100.0 + 3.0 * static_cast<double>(buffers)) * growth, 1e15));
 }
 

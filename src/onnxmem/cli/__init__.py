@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from importlib.metadata import version
-from types import FrameType
 
 import typer
 
 from onnxmem.cli import compare, convert, demo, estimate, measure, pack, plan, release, report, share, trace, zoo
 from onnxmem.cli.console import tell
 from onnxmem.cli.groups import spread
+from onnxmem.cli.limit import end_on_sigterm, interruptible
 from onnxmem.errors import OnnxmemError
 
 app = typer.Typer(
@@ -52,24 +51,18 @@ def about(
         raise typer.Exit
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM: everything is cleared away as after Ctrl-C."""
-
-
 def main() -> None:
     """The entry point: exit 0 done, 1 a budget was not met, 2 wrong usage, 3 the model or its run failed."""
     arguments = [_renamed(argument) for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
-    signal.signal(signal.SIGTERM, _terminate)
+    end_on_sigterm()
     try:
-        app(arguments, standalone_mode=True)
+        with interruptible(None):
+            app(arguments, standalone_mode=True)
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong, but Python would complain while flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except KeyboardInterrupt as error:
-        tell("interrupted")
-        sys.exit(128 + (signal.SIGTERM if isinstance(error, _Terminated) else signal.SIGINT))
     except Exception as error:
         if debug:
             raise
@@ -87,7 +80,3 @@ def _renamed(argument: str) -> str:
     """`--timeout` was what `--time-limit` is now."""
     flag, equals, value = argument.partition("=")
     return f"--time-limit{equals}{value}" if flag == "--timeout" else argument
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise _Terminated

@@ -10,6 +10,7 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import DrawnOutput
+from onnxmem.errors import EXTRAS, missing_extra
 
 
 def compare(
@@ -115,6 +116,12 @@ def compare(
     output.show(result.document(), compare_text(result))
     for failed in result.candidates:
         if failed.failure is not None:
-            tell(f"{failed.name}: {failed.failure}")
+            tell(f"{failed.name}: {failed.failure}", _install_hint(failed.failure))
     if not result.ok:
         raise typer.Exit(3)
+
+
+def _install_hint(failure: str) -> str:
+    """What to install, if that is what a candidate lacks: its process could only say so in words."""
+    needs = ((extra, f"'{package}', which is not installed") for extra in EXTRAS for package in EXTRAS[extra].values())
+    return next((missing_extra("", extra).hint for extra, words in needs if words in failure), "")

@@ -1,4 +1,7 @@
-"""Options that come in groups: a dataclass is one parameter of a verb, and each of its fields an option."""
+"""What all verbs have in common: options that come in groups, and a time limit.
+
+A dataclass is one parameter of a verb, and each of its fields an option.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,15 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from onnxmem.cli import options
+from onnxmem.cli.limit import interruptible
+
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb as Typer can read it: fields of dataclasses among its parameters are parameters of their own."""
+    """The verb as Typer can read it: fields of dataclasses among its parameters are parameters of their own.
+
+    Its `time_limit` holds for all it does; a verb that has none gets one.
+    """
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     hints = typing.get_type_hints(verb, include_extras=True)
@@ -27,11 +36,20 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
             for each in fields(kind)
         ]
 
+    unaware = "time_limit" not in hints
+    if unaware:
+        limit = inspect.Parameter(
+            "time_limit", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.NoTimeLimit
+        )
+        parameters.append(limit)
+
     @functools.wraps(verb)
     def run(**given: Any) -> None:
+        seconds = given.pop("time_limit") if unaware else given["time_limit"]
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
-        verb(**given)
+        with interruptible(seconds):
+            verb(**given)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

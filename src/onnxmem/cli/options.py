@@ -84,9 +84,10 @@ Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
 ]
 MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")]
-TimeLimit = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.0, help="Stop after this long, all in all.")
-]
+_TIME_LIMIT = typer.Option("--time-limit", metavar="SECONDS", help="How long all of it may take.")
+TimeLimit = Annotated[float, _TIME_LIMIT]
+NoTimeLimit = Annotated[float | None, _TIME_LIMIT]
+"""For verbs that are done soon: there is none unless it is given."""
 Alignment = Annotated[
     int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
 ]
@@ -186,17 +187,9 @@ class Graph:
 
 def mode_for(mode: str | None, model: Path) -> str:
     """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
-    from onnxmem.errors import UsageError  # noqa: PLC0415
-    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
-    from onnxmem.session.modes import FORMS, check_mode  # noqa: PLC0415
+    from onnxmem.session.modes import check_mode  # noqa: PLC0415
     from onnxmem.session.package import is_package, open_package  # noqa: PLC0415
 
     if mode is None and is_package(model):
         return open_package(model).manifest.mode
-    chosen = check_mode(mode or "stock", model)
-    if chosen.form in ("external", "prepacked") and model.is_file() and len(read_signature(model).files) == 1:
-        raise UsageError(
-            f"mode '{chosen.name}' needs {FORMS[chosen.form]}, and '{model.name}' holds its weights itself",
-            hint=f"make one: onnxmem pack {model.name} --mode {chosen.name} -o FOLDER",
-        )
-    return chosen.name
+    return check_mode(mode or "stock", model).name

@@ -9,6 +9,7 @@ import typer
 
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
+from onnxmem.cli.limit import lift
 from onnxmem.cli.output import DrawnOutput
 
 
@@ -68,5 +69,6 @@ def share(
 
 
 def _wait(pids: tuple[int, ...]) -> None:
+    lift()
     tell(f"alive: {' '.join(map(str, pids))}; press Enter to end them")
     sys.stdin.readline()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +13,7 @@ from onnxmem.cli.console import progress
 from onnxmem.cli.output import Output
 
 if TYPE_CHECKING:
-    from onnxmem.session.planned.trace import Trace
+    from onnxmem.measurement.tracing import Tracing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,46 +40,28 @@ def trace(
 
     With the scratch memory of kernels: the problem that a plan for this model has to solve.
     """
-    from onnxmem.measurement.feeds import make_feeds  # noqa: PLC0415
-    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
-    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
-    from onnxmem.model.load import refuse_package  # noqa: PLC0415
+    from onnxmem.measurement import tracing  # noqa: PLC0415
     from onnxmem.placement.table import write_problem  # noqa: PLC0415
-    from onnxmem.session.planned.trace import record  # noqa: PLC0415
+    from onnxmem.unknown import Unknown  # noqa: PLC0415
 
     output.check(model, feed.inputs, table=True)
-    refuse_package(model, ort=True)
-    feeds = make_feeds(read_signature(model), Scenario(model, **feed.keywords(model))).arrays
     with progress(f"running {model.name}"):
-        found = record(str(model), feeds)
-    output.show(
-        _document(found, model.name, feeds),
-        _text(found, model.name, feeds),
-        table=lambda path: write_problem(found.problem(outputs=outputs), path),
-    )
+        result = tracing.trace(model, **feed.keywords(model))
+
+    def table(path: Path) -> None:
+        assert not isinstance(result.trace, Unknown)
+        write_problem(result.trace.problem(outputs=outputs), path)
+
+    output.show(result.document(), _text(result), table=table)
 
 
-def _document(found: Trace, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "schema": "onnxmem.trace/1",
-        "model": name,
-        "inputs": {key: list(value.shape) for key, value in feeds.items()},
-        "buffers": len(found),
-        "steps": found.steps,
-        "outputs": len(found) - len(found.inside),
-        "output_bytes": found.output_bytes,
-        "total_bytes": int(found.padded().sum()),
-        "lower_bound_bytes": found.bound(),
-    }
-
-
-def _text(found: Trace, name: str, feeds: Mapping[str, Any]) -> str:
+def _text(result: Tracing) -> str:
     from onnxmem.units import format_bytes  # noqa: PLC0415
 
-    fed = ", ".join(f"{key} {'×'.join(map(str, value.shape)) or 'scalar'}" for key, value in feeds.items())
+    fed = ", ".join(f"{name} {'×'.join(map(str, shape)) or 'scalar'}" for name, shape in result.inputs.items())
     return (
-        f"{name}: {len(found)} buffers in one run with {fed}\n"
-        f"  all together                 {format_bytes(int(found.padded().sum())):>10}\n"
-        f"  at most alive within the run {format_bytes(found.bound()):>10}   (the lower bound of any plan)\n"
-        f"  outputs, which outlive it    {format_bytes(found.output_bytes):>10}"
+        f"{result.model}: {result.buffers} buffers in one run with {fed}\n"
+        f"  all together                 {format_bytes(result.total_bytes):>10}\n"
+        f"  at most alive within the run {format_bytes(result.lower_bound_bytes):>10}   (the lower bound of any plan)\n"
+        f"  outputs, which outlive it    {format_bytes(result.output_bytes):>10}"
     )

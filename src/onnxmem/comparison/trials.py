@@ -115,7 +115,7 @@ class Schedule:
         try:
             trial = self.try_once(trials, size, save=save)
         except OnnxmemError as error:
-            _fail(trials, size, f"{error} ({error.hint})" if error.hint else str(error))
+            _fail(trials, size, str(error))
             return
         if trial.verdict.ok:
             trials.by_size.setdefault(size.label, []).append(trial)

@@ -345,7 +345,9 @@ def _check_outputs(request: _Request, packed: Path, settings: LoadSettings) -> V
     with temporary_folder() as folder:
         feeds = request.feeds.save(folder)
         original = Task(str(source), feeds, config=like)
-        package = Task(str(packed), feeds, mode=mode.name, options=settings.options, config=settings.config)
+        # Without a manifest yet it is a model like any other, which a session may not take for one of this mode.
+        loaded = settings.under(mode)
+        package = Task(str(packed), feeds, options=loaded.options, config=loaded.config)
         expected = _run(request, f"running {source.name} as {reference}", original)
         outputs = _run(request, f"running the package as {mode.name}", package)
     if outputs != expected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -28,26 +29,28 @@ def is_table(path: Path) -> bool:
         return False  # whoever reads it as a model will say what is wrong
 
 
-def read_problem(path: Path, *, alignment: int = 1, capacity: int | None = None) -> Problem:
+def read_problem(path: str | PathLike[str], *, alignment: int = 1, capacity: int | None = None) -> Problem:
     """The placement problem in a CSV file; an `offset` column is ignored."""
-    return Problem.of((buffer for buffer, _ in _rows(path, _HEADER)), alignment=alignment, capacity=capacity)
+    return Problem.of((buffer for buffer, _ in _rows(Path(path), _HEADER)), alignment=alignment, capacity=capacity)
 
 
-def read_plan(path: Path, *, alignment: int = 1) -> Plan:
+def read_plan(path: str | PathLike[str], *, alignment: int = 1) -> Plan:
     """The plan in a CSV file with an `offset` column."""
-    rows = list(_rows(path, [*_HEADER, "offset"]))
+    rows = list(_rows(Path(path), [*_HEADER, "offset"]))
     problem = Problem.of((buffer for buffer, _ in rows), alignment=alignment)
     return Plan(problem, np.array([offset for _, offset in rows], dtype=np.int64), "csv")
 
 
-def write_problem(problem: Problem, path: Path) -> None:
+def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
     """Write a problem's buffers."""
-    _write(path, [_HEADER, *problem])
+    _write(Path(path), [_HEADER, *problem])
 
 
-def write_plan(plan: Plan, path: Path) -> None:
+def write_plan(plan: Plan, path: str | PathLike[str]) -> None:
     """Write a plan's buffers with their offsets."""
-    _write(path, [[*_HEADER, "offset"], *((*b, o) for b, o in zip(plan.problem, plan.offsets.tolist(), strict=True))])
+    _write(
+        Path(path), [[*_HEADER, "offset"], *((*b, o) for b, o in zip(plan.problem, plan.offsets.tolist(), strict=True))]
+    )
 
 
 def _write(path: Path, rows: Iterable[Iterable[object]]) -> None:

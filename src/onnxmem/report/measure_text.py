@@ -112,8 +112,8 @@ def _summary(measurement: Measurement) -> Table:
         if measurement.verdict.ok or isinstance(took, int):
             table.add_row(name, _size(took), what)
     planned = measurement.planned
-    if planned and not planned.reason:
-        table.add_row("its plan takes", format_bytes(planned.plan_bytes or 0), how_planned(encode(planned)))
+    if planned and planned.plan_bytes is not None:
+        table.add_row("its plan takes", format_bytes(planned.plan_bytes), how_planned(encode(planned)))
     if measurement.latency is not None:
         low, high = min(measurement.latencies), max(measurement.latencies)
         middle = f"median of {len(measurement.latencies)} runs, from {_ms(low)} to {_ms(high)}"

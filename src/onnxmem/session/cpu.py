@@ -30,12 +30,12 @@ class Cpu(Record):
         if self.machine != other.machine:
             return f"it is {other.machine}, not {self.machine}"
         lacks, has = set(self.features) - set(other.features), set(other.features) - set(self.features)
-        said = [f"it {verb} {', '.join(sorted(names))}" for verb, names in (("lacks", lacks), ("has", has)) if names]
-        return " and ".join(said)
+        parts = [f"it {verb} {', '.join(sorted(names))}" for verb, names in (("lacks", lacks), ("has", has)) if names]
+        return " and ".join(parts)
 
 
 def this_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Cpu:
-    """The CPU of this machine. Where the system does not tell its features, none are known and none are compared."""
+    """The CPU of this machine. Where the system does not list its features, none are known and none are compared."""
     try:
         lines = cpuinfo.read_text().splitlines()
     except OSError:

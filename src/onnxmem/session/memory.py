@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import Enum
 
-if TYPE_CHECKING:
-    from onnxmem.session.planned.plan_book import Deviation
+from onnxmem.documents import Record, stored
+from onnxmem.unknown import Bytes
 
 
-@dataclass(frozen=True)
-class ShapeMemory:
-    """One combination of input shapes: what its plan takes, and how it went."""
+class DeviationKind(Enum):
+    """What a run did that the recorded one did not; named as in the native library."""
 
-    inputs: dict[str, tuple[int, ...]]
-    arena_bytes: int
-    bound_bytes: int
+    PLACE_TAKEN = "a place was taken"
+    ALLOCATION_AFTER_THE_LAST = "an allocation after the last recorded one"
+    ALLOCATION_INSTEAD_OF_FREE = "an allocation where a free was recorded"
+    ALLOCATION_OF_ANOTHER_SIZE = "an allocation of another size"
+    FREE_INSTEAD_OF_ALLOCATION = "a free where an allocation was recorded"
+    FREE_OF_ANOTHER_BUFFER = "a free of another buffer"
+    BUFFER_OUTLIVED_THE_RUN = "a buffer that outlived the run"
+    ENDED_EARLY = "an early end"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deviation(Record):
+    """The first call of a run that was not the recorded one."""
+
+    kind: DeviationKind
+    step: int
+    expected_bytes: int
+    asked_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeMemory(Record):
+    """One combination of input shapes: what its plan takes, and how its runs went."""
+
+    inputs: Mapping[str, tuple[int, ...]]
+    arena_bytes: Bytes
+    bound_bytes: Bytes = stored("lower_bound_bytes")
     optimal: bool
     replayed: int
     deviated: int
@@ -24,18 +48,18 @@ class ShapeMemory:
     last_deviation: Deviation | None
 
 
-@dataclass(frozen=True)
-class SessionMemory:
-    """What a planned session takes to run, and how its runs were served; nothing but a reason, if it is not planned."""
+@dataclass(frozen=True, kw_only=True)
+class SessionMemory(Record):
+    """What a planned session takes to run, and how its runs were served; without a plan, why there is none."""
 
     reason: str
     """Why nothing is planned at all; empty if it is."""
-    arena_bytes: int = 0
+    arena_bytes: Bytes
     """The memory of its arena: all regions, for all sessions that share it."""
-    plan_bytes: int = 0
+    plan_bytes: Bytes
     """What the largest of its plans takes."""
-    bound_bytes: int = 0
-    """The proven least for the largest of its plans."""
+    bound_bytes: Bytes = stored("lower_bound_bytes")
+    """What is provably needed for the largest of its plans."""
     regions: int = 0
     runs_recorded: int = 0
     runs_replayed: int = 0

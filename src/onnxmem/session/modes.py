@@ -167,16 +167,32 @@ def find_mode(name: str) -> Mode:
 
 
 def check_mode(name: str, model: Path) -> Mode:
-    """The mode of that name, if it can load this file; what only the inside of the file tells is not looked at."""
+    """The mode of that name, if it can load this file."""
     mode = find_mode(name)
-    if model.is_dir():  # a package, whose manifest tells
+    if mode.form == "any" or model.is_dir():  # a package's manifest says what it is
         return mode
-    if (mode.form == "ort") != (model.suffix == ".ort") and mode.form != "any":
-        raise UsageError(
-            f"mode '{name}' needs {FORMS[mode.form]}, and '{model.name}' is none",
-            hint=f"make one: onnxmem pack {model.name} --mode {name} -o FOLDER",
-        )
-    return mode
+    if (mode.form == "ort") != (model.suffix == ".ort"):
+        problem = "is none"
+    elif mode.form != "ort" and model.is_file() and not _has_external_data(model):
+        problem = "holds its weights itself"
+    else:
+        return mode
+    raise UsageError(
+        f"mode '{name}' needs {FORMS[mode.form]}, and '{model.name}' {problem}",
+        hint=f"make one: onnxmem pack {model.name} --mode {name} -o FOLDER",
+    )
+
+
+def _has_external_data(model: Path) -> bool:
+    """Whether an .onnx file says where weights beside it are; asked without loading what could parse it."""
+    import mmap  # noqa: PLC0415
+
+    if not model.stat().st_size:
+        return False
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        # The key of an entry of `external_data`, as protobuf writes it. Something else may look like it: then ONNX
+        # Runtime says what is wrong, if anything is.
+        return content.find(b"\x0a\x08location") >= 0
 
 
 def check_version(mode: Mode, version: str) -> None:

@@ -47,13 +47,13 @@ def applied(options: Any, settings: Mapping[str, modes.Setting], config: Mapping
 
 def entries(options: Any, names: Iterable[str]) -> dict[str, str]:
     """Those of these configuration entries that are set."""
-    found = {}
+    values = {}
     for name in names:
         try:
-            found[name] = options.get_session_config_entry(name)
+            values[name] = options.get_session_config_entry(name)
         except RuntimeError:  # that is how it says "not set"
             continue
-    return found
+    return values
 
 
 WATCHED = (modes.DISABLE_PREPACKING, modes.MAP_ORT, modes.ORT_BYTES, modes.ORT_INITIALIZERS, modes.SAVE_PREPACKED)

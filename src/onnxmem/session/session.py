@@ -25,10 +25,12 @@ from onnxmem.session.modes import (
 )
 from onnxmem.session.options import WATCHED, applied, apply, entries
 from onnxmem.session.package import WEIGHTS, Package, open_package
+from onnxmem.session.planning import PlanningOptions
 from onnxmem.session.prefault import prefault
 from onnxmem.session.trim import trim
+from onnxmem.unknown import Unknown
 
-if TYPE_CHECKING:  # what plans is imported where something is planned: it would count as memory of all others
+if TYPE_CHECKING:  # the planner is imported where something is planned: it would count as memory of all others
     from onnxmem.session.memory import SessionMemory
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
@@ -36,7 +38,7 @@ if TYPE_CHECKING:  # what plans is imported where something is planned: it would
 
 _PLANNED = "planned"
 _WARNED: set[str] = set()
-"""Reasons for not planning that were told already: once per process is enough."""
+"""Reasons for not planning that were given already: once per process is enough."""
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -49,10 +51,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
 
-    Only for plans: `arena` shares memory with other sessions. At most `max_plans` shapes (16) are remembered; `plans`
-    are some that `export_plans` wrote. Better placements are sought in the background for `plan_seconds` (5). After
-    `trim_after` seconds without a run the arena's pages go back to the system; `huge_pages` asks it for large ones.
-    `debug` overwrites freed memory and watches the ends of buffers.
+    The others are for plans, and explained where they are checked: `onnxmem.PlanningOptions`.
     """
 
     def __init__(
@@ -79,27 +78,26 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self.package, self._mode = _choose(path_or_bytes, mode)
         self._options_are_ours = sess_options is None
         self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        made = self.package.manifest if self.package else None
-        self._settings = {**(made.options if made else {}), **self._mode.options, **(settings or {})}
-        self._config = {**(made.config if made else {}), **self._mode.config, **(config or {})}
+        manifest = self.package.manifest if self.package else None
+        self._settings = {**(manifest.options if manifest else {}), **self._mode.options, **(settings or {})}
+        self._config = {**(manifest.config if manifest else {}), **self._mode.config, **(config or {})}
         check_version(self._mode, onnxruntime.__version__)
         self._to_be_planned = _is_planned(mode)
         if plans is None and self.package and self._to_be_planned:
             plans = self.package.plans()
-        planning: dict[str, Any] = {
-            "arena": arena,
-            "plans": None if plans is None else list(plans),
-            "max_plans": max_plans,
-            "plan_seconds": plan_seconds,
-            "trim_after": trim_after,
-            "huge_pages": huge_pages,
-            "debug": debug,
-        }
-        self._planning = {name: value for name, value in planning.items() if value is not None}
+        self._planning = PlanningOptions(
+            arena=arena,
+            plans=plans,
+            max_plans=max_plans,
+            plan_seconds=plan_seconds,
+            trim_after=trim_after,
+            huge_pages=huge_pages,
+            debug=debug,
+        )
         self._planner: Planner | None = None
         self._unplanned = "" if self._to_be_planned else f"mode '{mode}' does not plan"
-        if self._planning and not self._to_be_planned:
-            raise UsageError(f"{min(self._planning)}= is for planned runs, and {self._unplanned}")
+        if self._planning.given and not self._to_be_planned:
+            raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
         if self.package:
             self.package.check_here(onnxruntime.__version__)
             providers = _only_cpu(providers, self.package)
@@ -152,7 +150,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
 
         if self._planner is None:
-            return SessionMemory(self._unplanned or "the session was released")
+            reason = self._unplanned or "the session was released"
+            none = Unknown(reason)
+            return SessionMemory(reason=reason, arena_bytes=none, plan_bytes=none, bound_bytes=none)
         return self._planner.memory
 
     @property
@@ -205,11 +205,11 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             with applied(self._options, self._settings, {}):
                 self._unplanned = planned.why_unplannable(self._options, providers)
             if not self._unplanned:
-                planner = planned.Planner(**self._planning)
+                planner = planned.Planner(self._planning)
                 while_made.enter_context(planned.made_for_plans(self._options))
                 return planner
         except ImportError as error:
-            self._unplanned = f"what plans cannot be loaded: {error}"
+            self._unplanned = f"the planner cannot be imported: {error}"
         except RuntimeUnsupported as error:
             self._unplanned = str(error)
         if self._unplanned not in _WARNED:

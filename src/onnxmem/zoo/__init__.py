@@ -25,28 +25,11 @@ from onnxmem.zoo.yolo import yolo
 
 Builder = Callable[..., onnx.ModelProto]
 
-MODELS: dict[str, Builder] = {
-    builder.__name__: builder
-    for builder in (
-        alexnet,
-        densenet121,
-        googlenet,
-        inception,
-        lstm,
-        matmul,
-        mobilenet,
-        nas,
-        randwire,
-        resnet18,
-        resnet50,
-        shufflenet,
-        squeezenet,
-        transformer,
-        unet,
-        vgg16,
-        yolo,
-    )
-}
+_CHAINS: tuple[Builder, ...] = (alexnet, vgg16, matmul, lstm, transformer)
+_JOINED: tuple[Builder, ...] = (densenet121, mobilenet, resnet18, resnet50, shufflenet, squeezenet, unet, yolo)
+_WIRED: tuple[Builder, ...] = (googlenet, inception, nas, randwire)
+
+MODELS = {builder.__name__: builder for builder in sorted((*_CHAINS, *_JOINED, *_WIRED), key=lambda b: b.__name__)}
 
 
 def build(name: str, **options: Any) -> onnx.ModelProto:

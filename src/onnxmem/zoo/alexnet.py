@@ -9,7 +9,7 @@ from onnxmem.zoo.net import Net, scaled
 
 
 def alexnet(*, scale: float = 1.0, resolution: int = 224, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
-    """AlexNet: 5 convolutions and 3 fully connected layers, 61 M weights."""
+    """AlexNet: 5 convolutions, 3 fully connected layers, 61 M weights."""
     net = Net("alexnet", seed)
     # The first fully connected layer has a weight per pixel, so height and width are fixed when the model is built.
     x = net.input("image", ("batch", 3, resolution, resolution))

@@ -10,7 +10,7 @@ from onnxmem.zoo.net import IMAGE, Net
 def densenet121(
     *, growth: int = 32, depths: tuple[int, ...] = (6, 12, 24, 16), classes: int = 1000, seed: int = 0
 ) -> onnx.ModelProto:
-    """DenseNet-121: growing concatenations, 8 M weights, many bytes moved."""
+    """DenseNet-121: growing concatenations, 8 M weights."""
     net = Net("densenet121", seed)
     x = net.conv_bn_relu(net.input("image", IMAGE), 2 * growth, 7, stride=2)
     x = net.max_pool(x, 3, 2, 1)

@@ -23,7 +23,7 @@ _GOOGLENET = (
 
 
 def googlenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
-    """GoogLeNet (Inception v1): nine modules of four branches, 7 M weights."""
+    """GoogLeNet: nine modules of four branches, 7 M weights."""
     net = Net("googlenet", seed)
     x = net.conv_relu(net.input("image", IMAGE), scaled(64, scale), 7, stride=2)
     x = _local_norm(net, net.max_pool(x, 3, 2, ceil=True))

@@ -25,7 +25,7 @@ def squeezenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onn
 
 
 def shufflenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
-    """ShuffleNet v2: half the channels pass by, then are mixed; 2.3 M weights."""
+    """ShuffleNet v2: half the channels pass by each unit, 2.3 M weights."""
     net = Net("shufflenet", seed)
     x = net.conv_bn_relu(net.input("image", IMAGE), scaled(24, scale), 3, stride=2)
     x = net.max_pool(x, 3, 2, 1)
@@ -55,7 +55,7 @@ def _shuffle_unit(net: Net, x: str, channels: int, *, halve: bool) -> str:
 
 
 def mobilenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
-    """MobileNet v2: wide tensors inside inverted residuals; 3.5 M weights."""
+    """MobileNet v2: wide tensors inside its blocks, 3.5 M weights."""
     net = Net("mobilenet", seed)
     x = net.relu6(net.conv_bn(net.input("image", IMAGE), scaled(32, scale), 3, stride=2))
     table = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]

@@ -148,35 +148,44 @@ class Net:
         height, width = _pair(kernel)
         down, right = _pair(pad) if pad is not None else (dilation * (height - 1) // 2, dilation * (width - 1) // 2)
         depth = self._channels_of(x) // groups
-        name = self._unused("conv")
-        inputs = [x, self.weight(f"{name}.weight", (channels, depth, height, width), depth * height * width)]
-        if bias:
-            inputs.append(self.weight(f"{name}.bias", (channels,), depth * height * width))
-        self._nodes.append(
-            helper.make_node(
-                "Conv",
-                inputs,
-                [name],
-                name=name,
-                kernel_shape=[height, width],
-                strides=[stride, stride],
-                pads=[down, right, down, right],
-                group=groups,
-                dilations=[dilation, dilation],
-            )
-        )
-        self.channels[name] = channels
-        return name
+        attributes: dict[str, Any] = {
+            "kernel_shape": [height, width],
+            "strides": [stride] * 2,
+            "pads": [down, right] * 2,
+            "group": groups,
+            "dilations": [dilation] * 2,
+        }
+        shape, fan_in = (channels, depth, height, width), depth * height * width
+        return self._layer("Conv", x, channels, shape, fan_in, bias=bias, **attributes)
 
     def up_conv(self, x: str, channels: int) -> str:
         """A transposed convolution that doubles height and width."""
         depth = self._channels_of(x)
-        name = self._unused("convtranspose")
-        weight = self.weight(f"{name}.weight", (depth, channels, 2, 2), depth)
-        bias = self.weight(f"{name}.bias", (channels,), depth)
-        self._nodes.append(
-            helper.make_node("ConvTranspose", [x, weight, bias], [name], name=name, kernel_shape=[2, 2], strides=[2, 2])
-        )
+        shape = (depth, channels, 2, 2)
+        return self._layer("ConvTranspose", x, channels, shape, depth, kernel_shape=[2, 2], strides=[2, 2])
+
+    def dense(self, x: str, features: int, inputs: int | None = None) -> str:
+        """A fully connected layer on a batch of vectors."""
+        depth = self._channels_of(x) if inputs is None else inputs
+        return self._layer("Gemm", x, features, (features, depth), depth, transB=1)
+
+    def _layer(
+        self,
+        kind: str,
+        x: str,
+        channels: int,
+        shape: Sequence[int],
+        fan_in: int,
+        *,
+        bias: bool = True,
+        **attributes: Any,
+    ) -> str:
+        """A node with weights, and a bias for each channel it makes."""
+        name = self._unused(kind.lower())
+        inputs = [x, self.weight(f"{name}.weight", shape, fan_in)]
+        if bias:
+            inputs.append(self.weight(f"{name}.bias", (channels,), fan_in))
+        self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         self.channels[name] = channels
         return name
 
@@ -205,16 +214,6 @@ class Net:
     def conv_relu(self, x: str, channels: int, kernel: Pair = 3, **options: Any) -> str:
         """Convolution with bias, ReLU."""
         return self.relu(self.conv(x, channels, kernel, **options))
-
-    def dense(self, x: str, features: int, inputs: int | None = None) -> str:
-        """A fully connected layer on a batch of vectors."""
-        depth = self._channels_of(x) if inputs is None else inputs
-        name = self._unused("gemm")
-        weight = self.weight(f"{name}.weight", (features, depth), depth)
-        bias = self.weight(f"{name}.bias", (features,), depth)
-        self._nodes.append(helper.make_node("Gemm", [x, weight, bias], [name], name=name, transB=1))
-        self.channels[name] = features
-        return name
 
     def linear(self, x: str, features: int, width: int) -> str:
         """A fully connected layer on the last of any number of dimensions."""

@@ -71,7 +71,7 @@ def _norm(net: Net, x: str, width: int) -> str:
 def lstm(
     *, layers: int = 2, features: int = 80, hidden: int = 256, classes: int = 64, seed: int = 0
 ) -> onnx.ModelProto:
-    """Bidirectional LSTM that labels each step of a sequence; 2.3 M weights."""
+    """LSTM that labels each step of a sequence, 2.3 M weights."""
     net = Net("lstm", seed)
     x = net.transpose(net.input("features", ("batch", "sequence", features)), 1, 0, 2)
     width = features

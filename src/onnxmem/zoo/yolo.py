@@ -10,7 +10,7 @@ _ANCHORS = 3
 
 
 def yolo(*, channels: int = 32, depth: int = 1, classes: int = 80, seed: int = 0) -> onnx.ModelProto:
-    """Detector like YOLO v5s; height and width multiples of 32; 7 M weights."""
+    """Detector like YOLO v5s, for multiples of 32 pixels; 7 M weights."""
     net = Net("yolo", seed)
     c = channels
     with net.scope("backbone"):

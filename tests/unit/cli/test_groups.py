@@ -37,4 +37,4 @@ def test_fields_are_options_and_arrive_as_the_record() -> None:
     assert CliRunner().invoke(app, ["p", "--extent", "7", "--name", "n", "--flag", "--last", "2"]).exit_code == 0
     assert CliRunner().invoke(app, ["p", "--size", "7"]).exit_code == 2
     assert received == [("p", Larger(), 0), ("p", Larger(size=7, name="n", flag=True), 2)]
-    assert list(inspect.signature(spread(verb)).parameters) == ["path", "size", "name", "flag", "last"]
+    assert list(inspect.signature(spread(verb)).parameters) == ["path", "size", "name", "flag", "last", "time_limit"]

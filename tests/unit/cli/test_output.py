@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -31,7 +32,8 @@ def test_what_cannot_be_written_is_refused(
     suffix = ".json" if option == "output" else ".html"
     Path(f"folder{suffix}").mkdir()
     with pytest.raises(UsageError, match="cannot write") as caught:
-        DrawnOutput(**{option: Path(path.replace(".json", suffix))}).check()
+        wanted: dict[str, Any] = {option: Path(path.replace(".json", suffix))}
+        DrawnOutput(**wanted).check()
     assert complaint.replace(".json", suffix) in str(caught.value)
 
 

@@ -7,7 +7,6 @@ import inspect
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from onnxmem.errors import BudgetExceeded, OnnxmemError, PlanError, UsageError
 from onnxmem.placement.plan import Plan
@@ -24,12 +23,21 @@ JOINT = "model"
 """MODeL chooses the order of a model's nodes, too: `onnxmem.schedule.joint`. It is no strategy for a problem alone."""
 
 
-def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
+def solve(
+    problem: Problem,
+    strategy: str = "best",
+    *,
+    time_limit: float | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    memory: int | None = None,
+) -> Plan:
     """Place a problem's buffers, and vouch for the result.
 
-    `strategy` is a name from STRATEGIES or OPTIONAL, or a dotted path such as "mypkg.mine:plan". `options`
-    (`time_limit`, `seed`, `threads`, `memory`) reach those strategies that have a parameter of that name. Every plan
-    passes the validator before it is returned; whether it stays within the problem's capacity is the plan's `fits`.
+    `strategy` is a name from STRATEGIES or OPTIONAL, or a dotted path such as "mypkg.mine:plan". The
+    options reach those strategies that have a parameter of that name, if they are given: seconds, where to begin where
+    choices are random, how many threads, and bytes for the search to remember what it has seen. Every plan passes the
+    validator before it is returned; whether it stays within the problem's capacity is the plan's `fits`.
     """
     place = find(strategy)
     if problem.capacity is not None and problem.lower_bound > problem.capacity:
@@ -38,10 +46,11 @@ def solve(problem: Problem, strategy: str = "best", **options: Any) -> Plan:
             f"{format_bytes(problem.lower_bound)} are live at step {problem.peak_step[0]}",
             hint=f"the lower bound is {problem.lower_bound} bytes, the capacity {problem.capacity}",
         )
+    options = {"time_limit": time_limit, "seed": seed, "threads": threads, "memory": memory}
     accepted = inspect.signature(place).parameters
     started = time.perf_counter()
     try:
-        plan = place(problem, **{name: value for name, value in options.items() if name in accepted})
+        plan = place(problem, **{n: value for n, value in options.items() if n in accepted and value is not None})
     except OnnxmemError:
         raise
     except Exception as error:

@@ -67,7 +67,9 @@ def how_planned(planned: Document) -> str:
     if planned["reason"]:
         return f"Not planned, it ran as {planned['loaded_mode']}: {planned['reason']}"
     plan, bound = planned["plan_bytes"], planned["lower_bound_bytes"]
-    words = ["the proven least" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
+    if plan is None or bound is None:
+        return ", ".join(["no plan was made", *planned["notes"]])
+    words = ["provably minimal" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
     for key, what in _SERVED:
         words += [f"{planned[key]} {what}"] if planned[key] else []
     return ", ".join(words + list(planned["notes"]))

@@ -99,11 +99,11 @@ def unpack(description: dict[str, Any], source: Bytes) -> Any:
 
 def _unpack_strings(description: dict[str, Any], source: Bytes) -> npt.NDArray[Any]:
     shape = tuple(description["strings"])
-    found = np.empty(shape, object)
-    count = found.size
+    strings = np.empty(shape, object)
+    count = strings.size
     if count:
         ends = np.ndarray(count, np.int64, source, description["ends"])
         text = source[description["at"] : description["at"] + int(ends[-1])].tobytes()
         starts = [0, *ends[:-1].tolist()]
-        found.ravel()[:] = [text[a:b].decode(*_TEXT) for a, b in zip(starts, ends.tolist(), strict=True)]
-    return found
+        strings.ravel()[:] = [text[a:b].decode(*_TEXT) for a, b in zip(starts, ends.tolist(), strict=True)]
+    return strings

@@ -10,6 +10,7 @@ from typing import Any
 
 from onnxmem._native import arena as native
 from onnxmem.errors import UsageError
+from onnxmem.session.planning import check_seconds
 
 
 class Arena:
@@ -28,8 +29,7 @@ class Arena:
             raise UsageError(f"an arena needs room for at least one run, not {limit!r}")
         if busy not in ("wait", "heap"):
             raise UsageError(f"a busy arena cannot '{busy}'", hint="known: wait, heap")
-        if trim_after is not None and not (isinstance(trim_after, int | float) and trim_after >= 0):
-            raise UsageError(f"trim_after is a number of seconds, not {trim_after!r}")
+        check_seconds("trim_after", trim_after)
         self.pool = native.Pool(limit, busy == "wait", huge_pages)
         self.limit = limit
         self.busy = busy
@@ -44,12 +44,12 @@ class Arena:
     @property
     def bytes(self) -> int:
         """The address space of all regions; pages count as memory only once a run has touched them."""
-        return self.pool.stats()["bytes"]
+        return self.pool.stats().bytes
 
     @property
     def largest(self) -> int:
         """The largest region."""
-        return self.pool.stats()["largest"]
+        return self.pool.stats().largest
 
     def trim(self) -> None:
         """Give the pages of all regions that nobody runs in back to the system, and what freed outputs left."""

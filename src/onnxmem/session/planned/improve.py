@@ -14,6 +14,7 @@ from onnxmem.errors import OnnxmemError
 from onnxmem.session.planned.arena import Arena
 from onnxmem.session.planned.placing import improve as longer_search
 from onnxmem.session.planned.plan_book import PlanBook, ShapePlan
+from onnxmem.session.planned.trace import Trace
 
 # A search cannot be interrupted, but the end of the process must not wait for it: it works in slices of this length.
 _SLICE = 0.5
@@ -68,14 +69,14 @@ class _Job:
         book, shape, arena = self.book(), self.shape(), self.arena()
         if book is None or shape is None or arena is None:
             return True
-        trace, before = shape.trace, shape.placement
-        if trace is None or before.problem is None:
+        tape, before = book.followed(shape)
+        if tape is None or before.problem is None:
             return True
         try:
-            after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed)
+            after = longer_search(Trace.recorded(tape.trace), before, guard=book.guard, seconds=seconds, seed=seed)
         except OnnxmemError:
             return True
-        if after is not before and book.improved(shape, after):
+        if after is not before and book.improved(shape, tape, after):
             arena.needed(book, book.peak, for_good=True)
         return after.problem is None
 

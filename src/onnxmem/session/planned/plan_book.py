@@ -1,9 +1,7 @@
 """The plans of a session, one per combination of input shapes: recorded, solved, followed, and given up.
 
-A shape's life: the first run *records*; its trace is *solved*; later runs *replay* it. A run that deviates is right
-all the same, because from there on it is served from the heap. A shape that deviates again and again is adapted: a
-buffer whose size depends on the data is left out, or the plan is cut to the part that is always the same; or else the
-shape is left to the heap for good.
+The first run of a shape *records*; its trace is *solved*; later runs *replay* it. A run that deviates is right all the
+same, because from there on it is served from the heap. What is done about those that deviate often is in `adapting`.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,18 +17,10 @@ import numpy as np
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
+from onnxmem.session.memory import Deviation
+from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.trace import OUTLIVES, Trace
-
-# A deviation is one strike; four clean runs take one back: a shape that deviates less often than that keeps its plan.
-STRIKES = 3.0
-_CLEAN_RUN = 0.25
-# A part of a run is worth following if it holds at least this much of what the whole run needs.
-_WORTHWHILE = 0.5
-_CUTS = 3
-# So many buffers of a shape may have a size that depends on the data; they are on the heap, the others are planned.
-_FREE_SIZES = 64
-_ANOTHER_SIZE = "an allocation of another size"
 
 
 class RunKey(NamedTuple):
@@ -41,157 +31,86 @@ class RunKey(NamedTuple):
     bound: tuple[str, ...] = ()
 
 
-class Deviation(NamedTuple):
-    """The first call of a run that was not the recorded one."""
-
-    what: str
-    step: int
-    expected_bytes: int
-    asked_bytes: int
-
-
 @dataclass(eq=False)
 class ShapePlan:
-    """One shape's plan and fortune. A shape without a tape is served from the heap, and `reason` says why."""
+    """One shape's plan, and how its runs went. Without a tape it is served from the heap, and `reason` says why."""
 
     key: RunKey
     placement: Placement
     tape: native.Tape | None
+    conduct: Conduct = field(default_factory=Conduct)
     replayed: int = 0
-    deviated: int = 0
-    strikes: float = 0.0
-    cuts: int = 0
-    free_sizes: int = 0
-    places: set[int] = field(default_factory=set)
-    """Steps at which runs deviated since the plan was last adapted."""
-    last: Deviation | None = None
     reason: str = ""
-
-    @property
-    def trace(self) -> Trace | None:
-        """What is followed, as it was recorded."""
-        return Trace(*self.tape.trace) if self.tape else None
 
 
 @dataclass
 class Counts:
     """How the runs of a session were served."""
 
-    recorded: int = 0
-    replayed: int = 0
-    deviated: int = 0
-    heap: int = 0
+    runs_recorded: int = 0
+    runs_replayed: int = 0
+    runs_deviated: int = 0
+    runs_from_heap: int = 0
     overruns: int = 0
 
 
-@dataclass(eq=False)
 class PlanBook:
-    """All shapes of a session, the most recently used last; the least recently used is forgotten when it is full."""
+    """All shapes of a session, the most recently used last; the least recently used is forgotten when it is full.
 
-    limit: int
-    guard: int = 0
-    counts: Counts = field(default_factory=Counts)
-    shapes: OrderedDict[RunKey, ShapePlan] = field(default_factory=OrderedDict)
-    again: set[RunKey] = field(default_factory=set)
-    """Shapes whose first trace never came again, and that were recorded a second time."""
-    outlasting: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
-    """Which allocations, by number, outlived a run of any shape: where outputs are expected in the next new shape."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    Many threads use it at once: whatever is read or written, is so under its lock. Searches happen outside of it.
+    """
+
+    def __init__(self, limit: int, guard: int = 0) -> None:
+        self.limit = limit
+        self.guard = guard
+        self.lock = threading.Lock()
+        self._counts = Counts()
+        self._shapes: OrderedDict[RunKey, ShapePlan] = OrderedDict()
+        self._recorded_again: set[RunKey] = set()
+        self._outlasting: Int64Array = np.empty(0, np.int64)
+
+    # What it says.
 
     @property
     def peak(self) -> int:
         """What the largest plan takes."""
+        return self.expected()[0]
+
+    def expected(self) -> tuple[int, Int64Array]:
+        """What a new shape may need: the largest plan, and which allocations, by number, outlived runs of others."""
         with self.lock:
-            return max((shape.tape.peak for shape in self.shapes.values() if shape.tape), default=0)
+            peak = max((shape.tape.peak for shape in self._shapes.values() if shape.tape), default=0)
+            return peak, self._outlasting
 
     @property
     def full(self) -> bool:
         """Whether the next new shape takes the place of another."""
-        return len(self.shapes) >= self.limit
+        with self.lock:
+            return len(self._shapes) >= self.limit
 
     def find(self, key: RunKey) -> ShapePlan | None:
         """The shape's plan, if it has been recorded."""
         with self.lock:
-            shape = self.shapes.get(key)
+            shape = self._shapes.get(key)
             if shape is not None:
-                self.shapes.move_to_end(key)
+                self._shapes.move_to_end(key)
             return shape
 
-    def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
-        """Take a new trace, with a plan that was found at once."""
-        # Where there are so many shapes that each is soon forgotten, none is worth a long search.
-        placement = place(trace, guard=self.guard, seconds=AT_ONCE / 10 if self.full else AT_ONCE)
-        shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
+    def followed(self, shape: ShapePlan) -> tuple[native.Tape | None, Placement]:
+        """What is followed at this moment, and the placement that it was made from."""
         with self.lock:
-            self.counts.recorded += 1
-            # Not union1d, which imports masked arrays: more than a MiB in the middle of somebody's first run.
-            numbers = {*self.outlasting.tolist(), *np.flatnonzero(trace.uppers == OUTLIVES).tolist()}
-            self.outlasting = np.array(sorted(numbers), np.int64)
-            self._keep(shape)
-        return shape
+            return shape.tape, shape.placement
 
-    def unfollowable(self, key: RunKey) -> None:
-        """A run made so many calls for so little memory that following them would take more than it saves."""
+    def snapshot(self) -> tuple[Counts, list[ShapePlan]]:
+        """Everything as it is at this moment."""
         with self.lock:
-            self.counts.recorded += 1
-            reason = "served from the heap for good: its calls are so many that a plan would take more than it saves"
-            self._keep(ShapePlan(key, Placement(np.empty(0, np.int64), 0, 0), None, reason=reason))
-
-    def improved(self, shape: ShapePlan, better: Placement) -> bool:
-        """Follow a better plan from the next run on; False if the shape has gone other ways meanwhile."""
-        before, tape = shape.placement, shape.tape
-        if tape is None or better.peak > before.peak:
-            return False
-        new = native.Tape(*tape.trace, better.offsets, self.guard, tape.cut)
-        with self.lock:
-            if shape.tape is not tape:
-                return False
-            shape.placement, shape.tape = better, new
-            return True
-
-    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
-        """Count a replay that ended well, or deviated."""
-        with self.lock:
-            if deviation is None:
-                self.counts.replayed += 1
-                shape.replayed += 1
-                shape.strikes = max(0.0, shape.strikes - _CLEAN_RUN)
-                return
-            self.counts.deviated += 1
-            shape.deviated += 1
-            shape.last = deviation
-            shape.strikes += 1
-            shape.places.add(deviation.step)
-            of_size = deviation.what == _ANOTHER_SIZE and len(shape.places) == 1 and shape.free_sizes < _FREE_SIZES
-            if shape.tape is None or shape.strikes < (STRIKES - 1 if of_size else STRIKES):
-                return
-            step, shape.strikes, shape.places = min(shape.places), 0.0, set()
-            adapted = shape.cuts or shape.free_sizes
-            if shape.replayed == 0 and not adapted and shape.key not in self.again:
-                # It never fitted once: perhaps another release or machine made it. It is recorded again, once.
-                self.again.add(shape.key)
-                self.shapes.pop(shape.key, None)
-                return
-        if of_size:
-            self._leave_out(shape, step)
-        else:
-            self._cut(shape, deviation, step)
-
-    def from_heap(self) -> None:
-        """Count a run that no plan served."""
-        with self.lock:
-            self.counts.heap += 1
-
-    def overran(self, times: int) -> None:
-        """Count writes behind the end of a buffer, which only a book with guards notices."""
-        with self.lock:
-            self.counts.overruns += times
+            return replace(self._counts), [replace(shape) for shape in self._shapes.values()]
 
     def documents(self) -> list[dict[str, Any]]:
         """All plans as plain data, for a file."""
-        with self.lock:
-            shapes = [(shape.key, shape.placement, shape.tape) for shape in self.shapes.values()]
-        return [_document(key, placement, tape) for key, placement, tape in shapes if tape is not None]
+        return [_document(shape.key, shape.placement, shape.tape) for shape in self.snapshot()[1] if shape.tape]
+
+    # What it takes in.
 
     def load(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Take plans that `documents` wrote: the first run of their shapes is already planned."""
@@ -200,39 +119,73 @@ class PlanBook:
             with self.lock:
                 self._keep(shape)
 
+    def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
+        """Take a new trace, with a plan that was found at once."""
+        # Where there are so many shapes that each is soon forgotten, none is worth a long search.
+        placement = place(trace, guard=self.guard, seconds=AT_ONCE / 10 if self.full else AT_ONCE)
+        shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
+        with self.lock:
+            self._counts.runs_recorded += 1
+            shape.conduct = Conduct(recorded_again=key in self._recorded_again)
+            # Not union1d, which imports masked arrays: more than a MiB in the middle of somebody's first run.
+            numbers = {*self._outlasting.tolist(), *np.flatnonzero(trace.uppers == OUTLIVES).tolist()}
+            self._outlasting = np.array(sorted(numbers), np.int64)
+            self._keep(shape)
+        return shape
+
+    def unfollowable(self, key: RunKey) -> None:
+        """A run made so many calls for so little memory that following them would take more than it saves."""
+        reason = "served from the heap for good: its calls are so many that a plan would take more than it saves"
+        with self.lock:
+            self._counts.runs_recorded += 1
+            self._keep(ShapePlan(key, Placement(np.empty(0, np.int64), 0, 0), None, reason=reason))
+
+    def improved(self, shape: ShapePlan, tape: native.Tape, better: Placement) -> bool:
+        """Follow a better placement of a tape from the next run on; False if the shape follows another meanwhile."""
+        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut)
+        with self.lock:
+            if shape.tape is not tape or better.peak > shape.placement.peak:
+                return False
+            shape.placement, shape.tape = better, new
+            return True
+
+    def from_heap(self) -> None:
+        """Count a run that no plan served."""
+        with self.lock:
+            self._counts.runs_from_heap += 1
+
+    def overran(self, times: int) -> None:
+        """Count writes behind the end of a buffer, which only a book with guards notices."""
+        with self.lock:
+            self._counts.overruns += times
+
+    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
+        """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""
+        with self.lock:
+            if deviation is None:
+                self._counts.runs_replayed += 1
+                shape.replayed += 1
+                if shape.conduct.fitted and not shape.conduct.strikes:
+                    return  # as nearly always
+            else:
+                self._counts.runs_deviated += 1
+            shape.conduct, advice = adapt(shape.conduct, deviation)
+            conduct, tape, before = shape.conduct, shape.tape, shape.placement
+            if advice is None or tape is None:
+                return
+            if advice.change is Change.RECORD_AGAIN:
+                self._recorded_again.add(shape.key)
+                self._shapes.pop(shape.key, None)
+                return
+        after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
+        with self.lock:
+            shape.placement, shape.tape, shape.reason = after
+
     def _keep(self, shape: ShapePlan) -> None:
-        self.shapes[shape.key] = shape
-        self.shapes.move_to_end(shape.key)
-        while len(self.shapes) > self.limit:
-            self.shapes.popitem(last=False)
-
-    def _leave_out(self, shape: ShapePlan, step: int) -> None:
-        """Plan without the buffer that was allocated at that step: its size depends on the data."""
-        if (trace := shape.trace) is None:
-            return
-        part = trace.without(step)
-        placement = place(part, guard=self.guard)
-        tape = follow(part, placement, guard=self.guard, cut=part.steps if shape.cuts else None)
-        with self.lock:
-            shape.free_sizes += 1
-            shape.placement, shape.tape = placement, tape
-            shape.reason = f"{shape.free_sizes} buffers are on the heap: their size depends on the data"
-
-    def _cut(self, shape: ShapePlan, last: Deviation, step: int) -> None:
-        """Follow only the part of the run that is always the same, or nothing."""
-        trace, tape = shape.trace, None
-        if trace is None:
-            return
-        why = f"{last.what} at step {last.step} of {trace.steps}, {shape.deviated} times"
-        placement, part = shape.placement, trace.prefix(step)
-        if shape.cuts < _CUTS and part.bound(self.guard) >= _WORTHWHILE * shape.placement.bound > 0:
-            placement = place(part, guard=self.guard)
-            tape = follow(part, placement, guard=self.guard, cut=step)
-        with self.lock:
-            shape.cuts += 1
-            shape.placement, shape.tape = placement, tape
-            part_only = f"only the first {step} steps are planned: {why}"
-            shape.reason = part_only if tape else f"served from the heap for good: {why}"
+        self._shapes[shape.key] = shape
+        self._shapes.move_to_end(shape.key)
+        while len(self._shapes) > self.limit:
+            self._shapes.popitem(last=False)
 
 
 def solved(key: RunKey, trace: Trace, *, seconds: float) -> dict[str, Any]:
@@ -247,7 +200,7 @@ def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str,
         "outputs": list(key.outputs),
         "bound": list(key.bound),
         "cut": tape.cut,
-        **Trace(*tape.trace).document(),
+        **Trace.recorded(tape.trace).document(),
         "offsets": tape.offsets.tolist(),
         "peak_bytes": tape.peak,
         "lower_bound_bytes": placement.bound,
@@ -261,7 +214,7 @@ def _read(document: Mapping[str, Any], guard: int) -> ShapePlan:
         trace, bound = Trace.from_document(document), int(document["lower_bound_bytes"])
         offsets = np.asarray(document["offsets"], np.int64)
         # The library checks every offset against every other: a file is not trusted.
-        tape = native.Tape(trace.sizes, trace.lowers, trace.uppers, offsets, 0, bool(document["cut"]))
+        tape = native.Tape(*trace.columns, offsets, 0, bool(document["cut"]))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlanError(f"this is not a plan that can be followed: {error}") from error
     placement = Placement(offsets, tape.peak, bound)

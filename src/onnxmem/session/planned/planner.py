@@ -8,60 +8,41 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import onnxruntime
 
 from onnxmem._native import arena as native
-from onnxmem.errors import UsageError
-from onnxmem.session.memory import SessionMemory, ShapeMemory
+from onnxmem.session.memory import Deviation, DeviationKind, SessionMemory, ShapeMemory
 from onnxmem.session.modes import CPU, CPU_PROVIDERS, find_mode
 from onnxmem.session.options import applied, entries
 from onnxmem.session.planned import bridge
-from onnxmem.session.planned.arena import Arena, own_arena
+from onnxmem.session.planned.arena import own_arena
+from onnxmem.session.planned.forks import GATE
 from onnxmem.session.planned.improve import improve
 from onnxmem.session.planned.placing import warm_up
-from onnxmem.session.planned.plan_book import Deviation, PlanBook, RunKey, ShapePlan
+from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
 from onnxmem.session.planned.trace import Trace
+from onnxmem.session.planning import PlanningOptions
+from onnxmem.unknown import Bytes, Unknown
 
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
 _SHRINK = "memory.enable_memory_arena_shrinkage"
+_KINDS = {kind: DeviationKind[kind.name] for kind in native.DeviationKind}
 
 
 class Planner:
-    """The plans of one session, and the arena they are in.
+    """The plans of one session, and the arena they are in."""
 
-    At most `max_plans` shapes are remembered; `plans` are some that `documents` wrote. Better placements are sought in
-    the background for `plan_seconds`. `debug` overwrites freed memory and watches the ends of buffers.
-    """
-
-    def __init__(
-        self,
-        *,
-        arena: Arena | None = None,
-        plans: Iterable[Mapping[str, Any]] = (),
-        max_plans: int = 16,
-        plan_seconds: float = 5.0,
-        trim_after: float | None = None,
-        huge_pages: bool = False,
-        debug: bool = False,
-    ) -> None:
-        if not isinstance(max_plans, int) or max_plans < 1:
-            raise UsageError(f"a session remembers at least one plan, not {max_plans}")
-        if not isinstance(plan_seconds, int | float) or not plan_seconds >= 0:
-            raise UsageError(f"plan_seconds is a number of seconds, not {plan_seconds!r}")
-        if arena is not None and not isinstance(arena, Arena):
-            raise UsageError(f"arena is an onnxmem.Arena, not {arena!r}")
-        if arena is not None and (trim_after is not None or huge_pages):
-            raise UsageError("a shared arena has its own trim_after and huge_pages", hint="give them to the Arena")
-        self.arena = arena or own_arena(trim_after, huge_pages)
-        self.book = PlanBook(max_plans, _GUARD if debug else 0)
-        self._plan_seconds = plan_seconds
+    def __init__(self, options: PlanningOptions) -> None:
+        self.arena = options.arena or own_arena(options.trim_after, bool(options.huge_pages))
+        self.book = PlanBook(options.max_plans or 16, _GUARD if options.debug else 0)
+        self._plan_seconds = 5.0 if options.plan_seconds is None else options.plan_seconds
         _BOOKS.add(self.book)
-        self.book.load(plans)
+        self.book.load(options.plans or ())
         warm_up()
 
     # What runs. `run` is onnxruntime's own, bound to the session: nothing else lies between the caller and it.
@@ -85,27 +66,23 @@ class Planner:
     @property
     def memory(self) -> SessionMemory:
         """What it takes to run, and how its runs were served."""
-        pool, counts = self.arena.pool.stats(), self.book.counts
-        shapes = list(self.book.shapes.values())
+        pool, (counts, shapes) = self.arena.pool.stats(), self.book.snapshot()
         largest = max((s.placement for s in shapes if s.tape), key=lambda placement: placement.peak, default=None)
+        none = Unknown(next((shape.reason for shape in shapes if shape.reason), "no run has been planned yet"))
         return SessionMemory(
             reason="",
-            arena_bytes=pool["bytes"],
-            plan_bytes=largest.peak if largest else 0,
-            bound_bytes=largest.bound if largest else 0,
-            regions=pool["regions"],
-            runs_recorded=counts.recorded,
-            runs_replayed=counts.replayed,
-            runs_deviated=counts.deviated,
-            runs_from_heap=counts.heap,
-            waits=pool["waits"],
-            overruns=counts.overruns,
+            arena_bytes=pool.bytes,
+            plan_bytes=largest.peak if largest else none,
+            bound_bytes=largest.bound if largest else none,
+            regions=pool.regions,
+            waits=pool.waits,
+            **vars(counts),
             shapes=tuple(_shape_memory(shape) for shape in shapes),
         )
 
     def traces(self) -> list[Trace]:
         """What the model asked for, one trace per shape that is planned."""
-        return [trace for shape in self.book.shapes.values() if (trace := shape.trace) is not None]
+        return [Trace.recorded(shape.tape.trace) for shape in self.book.snapshot()[1] if shape.tape]
 
     # How.
 
@@ -123,52 +100,78 @@ class Planner:
     def _placed(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run inside the shape's plan, or record it if it has none."""
         shape = self.book.find(key)
-        tape = shape.tape if shape is not None else None  # once: another thread may take it away
-        if shape is not None and tape is None:
-            self.book.from_heap()
-            return run(*arguments)
-        inside = False
+        if shape is None:
+            return self._recorded(key, run, *arguments)
+        tape = shape.tape  # once: another thread may take it away
         if tape is None:
-            inside = native.begin_record_inside(self.arena.pool, self.book.peak, self.book.outlasting)
-        elif not native.begin_replay(tape, self.arena.pool):
-            shape = None
             self.book.from_heap()
-            key = _NO_KEY
+            return _inside(run, *arguments)
+        if not native.begin_replay(tape, self.arena.pool):
+            self.book.from_heap()
         completed = False
+        GATE.enter()
         try:
-            result = run(*arguments)
+            outputs = run(*arguments)
             completed = True
         finally:
-            said: Any = native.finish()
-            on_heap = tape is None and not inside
+            GATE.leave()
+            result = native.end_run()
+            if isinstance(result, native.Replayed):
+                self.arena.used()
+                if result.overruns:
+                    self.book.overran(result.overruns)
+                if completed:  # a run that failed says nothing about the plan
+                    self.book.ran(shape, _deviation(result.deviation))
+        return outputs
+
+    def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
+        """Run without a plan, and make one of what the run asks for."""
+        on_heap = not native.begin_record_inside(self.arena.pool, *self.book.expected())
+        completed = False
+        try:
+            outputs = _inside(run, *arguments)
+            completed = True
+        finally:
+            result = native.end_run()
             if on_heap:
                 native.trim_heap()  # what the run left there is not to lie beside what the search takes
-            self._ended(key, shape, said, completed)
+            if completed and isinstance(result, native.Recorded):
+                self._solve(key, result)
             if on_heap:
                 native.trim_heap()
-        return result
+        return outputs
 
-    def _ended(self, key: RunKey, shape: ShapePlan | None, said: Any, completed: bool) -> None:
-        """Learn from a run: its trace if it was recorded, its deviation if it was replayed."""
-        if shape is not None:
-            self.arena.used()
-            if said is not None and said[4]:
-                self.book.overran(said[4])
-            deviation = Deviation(*said[:4]) if said is not None and said[0] else None
-            # A run that failed says nothing about the plan.
-            if completed:
-                self.book.ran(shape, deviation)
-        elif completed and key is not _NO_KEY:
-            if said is None:
-                self.book.unfollowable(key)
-            else:
-                made = self.book.recorded(key, Trace(*said))
-                self.arena.needed(self.book, self.book.peak)
-                improve(self.book, made, self.arena, self._plan_seconds)
+    def _solve(self, key: RunKey, recorded: native.Recorded) -> None:
+        if not recorded.complete:
+            self.book.unfollowable(key)
+            return
+        shape = self.book.recorded(key, Trace.recorded(recorded))
+        self.arena.needed(self.book, self.book.peak)
+        improve(self.book, shape, self.arena, self._plan_seconds)
+
+
+def _inside(run: Callable[..., Any], *arguments: Any) -> Any:
+    """Run in ONNX Runtime, which no other thread forks meanwhile."""
+    GATE.enter()
+    try:
+        return run(*arguments)
+    finally:
+        GATE.leave()
+
+
+def _deviation(native_one: native.Deviation | None) -> Deviation | None:
+    if native_one is None:
+        return None
+    return Deviation(
+        kind=_KINDS[native_one.kind],
+        step=native_one.step,
+        expected_bytes=native_one.expected_bytes,
+        asked_bytes=native_one.asked_bytes,
+    )
 
 
 class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
-    """Remembers the shapes of what is bound; onnxruntime's own does not tell them."""
+    """Remembers the shapes of what is bound; onnxruntime's own does not list them."""
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
@@ -193,7 +196,6 @@ class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
         self.shapes.clear()
 
 
-_NO_KEY = RunKey((), ("",))
 _BOOKS: weakref.WeakSet[PlanBook] = weakref.WeakSet()
 
 
@@ -235,7 +237,7 @@ def _shrinks(run_options: Any) -> bool:
     try:
         return bool(run_options.get_run_config_entry(_SHRINK))
     except RuntimeError:
-        return False  # nothing was said
+        return False  # it is not set
 
 
 def _key(output_names: Any, feeds: Mapping[str, Any]) -> RunKey:
@@ -263,13 +265,16 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:
+    none = Unknown(shape.reason)
+    arena: Bytes = shape.placement.peak if shape.tape else none
+    bound: Bytes = shape.placement.bound if shape.tape else none
     return ShapeMemory(
         inputs=dict(shape.key.inputs),
-        arena_bytes=shape.placement.peak if shape.tape else 0,
-        bound_bytes=shape.placement.bound,
-        optimal=shape.placement.optimal,
+        arena_bytes=arena,
+        bound_bytes=bound,
+        optimal=shape.tape is not None and shape.placement.optimal,
         replayed=shape.replayed,
-        deviated=shape.deviated,
+        deviated=shape.conduct.deviated,
         reason=shape.reason,
-        last_deviation=shape.last,
+        last_deviation=shape.conduct.last,
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from onnxmem._native import arena as native
+from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
 
@@ -18,7 +19,7 @@ OUTLIVES = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Record):
     """One row per buffer: its size, and when it was allocated and freed, counted in calls.
 
     An upper of -1 says that the buffer outlived the run: it is an output. A size of 0 stands for any size.
@@ -28,8 +29,25 @@ class Trace:
     lowers: Int64Array
     uppers: Int64Array
 
+    @classmethod
+    def recorded(cls, calls: native.Recorded) -> Self:
+        """The trace of a run that was recorded to its end."""
+        return cls(calls.sizes, calls.lowers, calls.uppers)
+
     def __len__(self) -> int:
         return len(self.sizes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and all(
+            np.array_equal(mine, its) for mine, its in zip(self.columns, other.columns, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment] # as for the arrays that it holds
+
+    @property
+    def columns(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Sizes, lowers and uppers."""
+        return self.sizes, self.lowers, self.uppers
 
     @cached_property
     def steps(self) -> int:
@@ -82,12 +100,8 @@ class Trace:
         row = self.lowers == step
         return Trace(np.where(row, 0, self.sizes), self.lowers, np.where(row, OUTLIVES, self.uppers))
 
-    def document(self) -> dict[str, list[int]]:
-        """As plain lists, for a file."""
-        return {name: getattr(self, name).tolist() for name in ("sizes", "lowers", "uppers")}
-
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Trace:
+    def from_document(cls, document: Document) -> Self:
         """The trace that `document` wrote."""
         try:
             columns = (np.asarray(document[name], np.int64) for name in ("sizes", "lowers", "uppers"))
@@ -112,12 +126,12 @@ def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) ->
             # Kept until the recording ends: an output is what outlives the run.
             outputs = session.run(None, feeds)
         finally:
-            said = native.finish()
+            result = native.end_run()
             del outputs
     except RuntimeUnsupported:
         raise
     except Exception as error:
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
-    if said is None or len(said) != 3:
+    if not isinstance(result, native.Recorded) or not result.complete:
         raise ModelError("there was no memory to write down what the model asks for")
-    return Trace(*said)
+    return Trace.recorded(result)

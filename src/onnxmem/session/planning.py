@@ -1,0 +1,59 @@
+"""How should a session plan its runs? The keywords of `onnxmem.InferenceSession` that are for plans, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onnxmem.errors import UsageError
+
+if TYPE_CHECKING:
+    from onnxmem.session.planned.arena import Arena
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanningOptions:
+    """How a session plans its runs; None stands for the default."""
+
+    arena: Arena | None = None
+    """Memory shared with other sessions; by default one of its own."""
+    plans: Iterable[Mapping[str, Any]] | None = None
+    """Plans that `export_plans` wrote; by default those of the package, if there is one."""
+    max_plans: int | None = None
+    """How many input shapes are remembered: 16."""
+    plan_seconds: float | None = None
+    """How long better placements are sought in the background: 5."""
+    trim_after: float | None = None
+    """After so many seconds without a run the arena's pages go back to the system; by default never."""
+    huge_pages: bool | None = None
+    """Whether the system is asked for large pages."""
+    debug: bool | None = None
+    """Whether freed memory is overwritten and the ends of buffers are watched."""
+
+    def __post_init__(self) -> None:
+        if self.plans is not None:
+            object.__setattr__(self, "plans", tuple(self.plans))
+        if self.max_plans is not None and not (isinstance(self.max_plans, int) and self.max_plans >= 1):
+            raise UsageError(f"a session remembers at least one plan: max_plans cannot be {self.max_plans!r}")
+        check_seconds("plan_seconds", self.plan_seconds)
+        check_seconds("trim_after", self.trim_after)
+        if self.arena is None:
+            return
+        from onnxmem.session.planned.arena import Arena  # noqa: PLC0415  unplanned sessions do without
+
+        if not isinstance(self.arena, Arena):
+            raise UsageError(f"arena must be an onnxmem.Arena, not {self.arena!r}")
+        if self.trim_after is not None or self.huge_pages:
+            raise UsageError("a shared arena has its own trim_after and huge_pages", hint="give them to the Arena")
+
+    @property
+    def given(self) -> list[str]:
+        """The options that are not left to their defaults."""
+        return [name for name, value in vars(self).items() if value is not None]
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Raise UsageError unless this is a number of seconds, or None."""
+    if value is not None and not (isinstance(value, int | float) and value >= 0):
+        raise UsageError(f"{name} must be a number of seconds, not {value!r}")

@@ -1,0 +1,173 @@
+"""What a terminal shows while verbs work, and what is left of them when they are ended from outside."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+
+from onnxmem import zoo
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "[red]unet.onnx"
+    onnx.save(zoo.build("unet", channels=4), path)
+    return path
+
+
+def on_a_terminal(*arguments: object) -> tuple[int, bytes, str]:
+    """Run with stderr on a terminal: exit code, all that was written to it, and stdout."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "onnxmem", *map(str, arguments)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as child:
+        os.close(theirs)
+        written = b""
+        while True:
+            try:
+                part = os.read(ours, 65536) if select.select([ours], [], [], 60)[0] else b""
+            except OSError:  # the other end was closed
+                part = b""
+            if not part:
+                break
+            written += part
+        assert child.stdout is not None
+        out = child.stdout.read().decode()
+    os.close(ours)
+    return child.returncode, written, out
+
+
+def screen(written: bytes) -> tuple[list[str], bool]:
+    """What such a terminal shows in the end, line by line, and whether there is a cursor."""
+    lines, row, column, cursor = [""], 0, 0, True
+    for control, text in re.findall(r"(\x1b\[[?\d;]*[a-zA-Z]|\r|\n)|([^\x1b\r\n]+)", written.decode()):
+        if text:
+            lines[row] = lines[row][:column].ljust(column) + text + lines[row][column + len(text) :]
+            column += len(text)
+        elif control == "\r":
+            column = 0
+        elif control == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif control.endswith("A"):
+            row = max(0, row - int(control[2:-1] or 1))
+        elif control == "\x1b[2K":
+            lines[row] = ""
+        elif control in ("\x1b[?25l", "\x1b[?25h"):
+            cursor = control.endswith("h")
+        else:
+            assert control.endswith("m"), f"what does {control!r} do?"
+    return [line.rstrip() for line in lines if line.strip()], cursor
+
+
+def test_measure_shows_its_phases_and_leaves_nothing_behind(model: Path) -> None:
+    code, written, out = on_a_terminal("measure", model, "--shape", "1x3x64x64", "--runs", "1", "--no-nodes")
+    assert code == 0
+    assert "load" in out and "\x1b" not in out
+    shown = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", written.decode())
+    assert "measuring [red]unet.onnx" in shown
+    assert any(f"measuring [red]unet.onnx: {phase} …" in shown for phase in ("import", "load", "first run"))
+    assert screen(written) == ([], True)
+
+
+def test_an_error_is_all_that_stays(model: Path) -> None:
+    code, written, _ = on_a_terminal("measure", model, "--shape", "1x3x65x65", "--runs", "1")
+    lines, cursor = screen(written)
+    assert code == 3 and cursor
+    assert lines and all(line.startswith(("onnxmem: ", "hint: ")) or "measuring" not in line for line in lines)
+
+
+def test_elsewhere_phases_are_plain_lines(model: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "onnxmem",
+        "measure",
+        str(model),
+        "--shape",
+        "1x3x64x64",
+        "--runs",
+        "1",
+        "--no-nodes",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert "onnxmem: measuring [red]unet.onnx: load …" in lines and "\x1b" not in done.stderr
+    assert all(line.startswith("onnxmem: measuring [red]unet.onnx: ") for line in lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("verb", ["measure", "release", "pack", "share", "compare"])
+def test_a_signal_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path, verb: str, number: int) -> None:
+    temporary, place = tmp_path / "temporary", tmp_path / "place"
+    temporary.mkdir()
+    place.mkdir()
+    more: dict[str, list[str]] = {
+        "measure": ["--runs", "100000"],
+        "release": ["--runs", "100000"],
+        "pack": ["-o", "p", "--order", "best"],
+        "share": ["--runs", "100000", "--modes", "stock", "--no-cold"],
+        "compare": [str(model.with_name("other.onnx")), "--runs", "100000"],
+    }
+    model.with_name("other.onnx").write_bytes(model.read_bytes())
+    command = [sys.executable, "-m", "onnxmem", verb, str(model), "--shape", "1x3x256x256", *more[verb]]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        command, cwd=place, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as child:
+        assert child.stderr is not None
+        child.stderr.readline()  # it is at work
+        time.sleep(0.5)
+        child.send_signal(number)
+        rest = child.stderr.read()
+    assert child.returncode == 128 + number, rest
+    assert rest.splitlines()[-1] == "onnxmem: " + ("interrupted" if number == signal.SIGINT else "ended by SIGTERM")
+    # ONNX Runtime keeps a file of its own in the temporary directory.
+    assert set(os.listdir(temporary)) <= {".ses"} and os.listdir(place) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [
+        ("measure", ["--runs", "1000000"]),
+        ("measure", ["--repeat", "1000", "--runs", "1"]),
+        ("release", ["--runs", "1000000"]),
+        ("share", ["--runs", "1000000"]),
+        ("compare", ["other.onnx", "--runs", "1", "--repeat", "1000"]),
+    ],
+)
+def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str, options: list[str]) -> None:
+    model.with_name("other.onnx").write_bytes(model.read_bytes())
+    command = [sys.executable, "-m", "onnxmem", verb, str(model), "--shape", "1x3x64x64", *options]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*command, "--time-limit", "3"], cwd=model.parent, capture_output=True, text=True, check=False
+    )
+    # Python itself takes a moment to start and to end; under load, more.
+    assert time.monotonic() - started < 3 + 1 + 4
+    assert done.returncode == 3, done.stderr
+    assert "3 s" in done.stderr.splitlines()[-1] or "3 seconds" in done.stderr
+
+
+def test_the_old_name_of_the_limit_still_works(model: Path) -> None:
+    command = [sys.executable, "-m", "onnxmem", "measure", str(model), "--runs", "1000000", "--timeout=2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+
+
+def test_no_time_at_all_is_refused(model: Path) -> None:
+    for limit in ("0", "-1", "nan"):
+        command = [sys.executable, "-m", "onnxmem", "estimate", str(model), "--time-limit", limit]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "the time limit must be more than 0 seconds" in done.stderr

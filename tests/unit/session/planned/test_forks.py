@@ -1,0 +1,89 @@
+"""The gate between runs and forks: a fork waits for runs that are inside, and neither waits for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from onnxmem.session.planned.forks import Gate
+
+
+def started(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_fork_waits_until_runs_have_left() -> None:
+    gate, inside, leave, forked = Gate(60), threading.Event(), threading.Event(), threading.Event()
+
+    def run() -> None:
+        gate.enter()
+        inside.set()
+        assert leave.wait(60)
+        gate.leave()
+
+    def fork() -> None:
+        gate.before_fork()
+        forked.set()
+        gate.after_fork_in_parent()
+
+    running = started(run)
+    assert inside.wait(60)
+    forking = started(fork)
+    assert not forked.wait(0.2)
+    leave.set()
+    assert forked.wait(60)
+    for thread in (running, forking):
+        thread.join(60)
+
+
+def test_a_run_waits_until_the_fork_is_over() -> None:
+    gate, entered = Gate(60), threading.Event()
+    gate.before_fork()
+
+    def run() -> None:
+        gate.enter()
+        entered.set()
+        gate.leave()
+
+    thread = started(run)
+    assert not entered.wait(0.2)
+    gate.after_fork_in_parent()
+    assert entered.wait(60)
+    thread.join(60)
+
+
+def test_neither_waits_for_ever() -> None:
+    gate = Gate(0.05)
+    thread = started(gate.enter)  # and never leaves
+    thread.join(60)
+    before = time.monotonic()
+    gate.before_fork()
+    started(gate.enter).join(60)
+    assert time.monotonic() - before < 30
+
+
+def test_a_thread_does_not_wait_for_itself() -> None:
+    gate = Gate(60)
+    before = time.monotonic()
+    gate.enter()
+    gate.before_fork()
+    gate.enter()
+    gate.leave()
+    gate.after_fork_in_parent()
+    gate.leave()
+    assert time.monotonic() - before < 30
+
+
+def test_in_the_child_only_the_forking_thread_is_inside() -> None:
+    gate = Gate(60)
+    started(gate.enter).join(60)
+    gate.enter()
+    gate._forks = 1
+    gate.after_fork_in_child()
+    gate.leave()
+    before = time.monotonic()
+    gate.before_fork()
+    assert time.monotonic() - before < 30
