@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from benchmarks import real_models
 from onnxmem import Measurement, measure
@@ -22,8 +20,9 @@ from onnxmem.errors import ModelError, UsageError
 from onnxmem.measurement import probes
 from onnxmem.measurement.protocol import PHASES
 from onnxmem.progress import Progress
+from onnxmem.report.build import make_report
 from onnxmem.report.charts.timeline import timeline_chart
-from onnxmem.report.measure_text import measure_text
+from onnxmem.report.render.to_terminal import render_terminal
 from onnxmem.unknown import Unknown
 
 MIB = 2**20
@@ -40,9 +39,7 @@ def known(value: object) -> int:
 
 
 def text_of(result: Measurement) -> str:
-    console = Console(width=100, markup=False, file=io.StringIO(), record=True)
-    console.print(measure_text(result))
-    return console.export_text()
+    return render_terminal(make_report([result]), width=100)
 
 
 def alive(pid: int) -> bool:

@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import check_writable, print_json
+from onnxmem.cli.output import check_writable, print_json, print_report
 
 
 def convert(
@@ -24,7 +24,7 @@ def convert(
     One .onnx file, one with its weights in a file beside it, or ONNX Runtime's own format.
     """
     from onnxmem.packing.convert import convert as run  # noqa: PLC0415
-    from onnxmem.units import format_bytes  # noqa: PLC0415
+    from onnxmem.report.build import make_report  # noqa: PLC0415
 
     check_writable(output, (), (model,))
     with progress(f"converting {model.name}"):
@@ -32,5 +32,4 @@ def convert(
     if json:
         print_json(converted.document())
     else:
-        for file in converted.files:
-            typer.echo(f"{file.path}  {format_bytes(file.size)}")
+        print_report(make_report([converted]))

@@ -32,7 +32,7 @@ def measure(
     """
     from onnxmem.measurement.measure import measure as run  # noqa: PLC0415
     from onnxmem.report.charts.timeline import timeline_chart  # noqa: PLC0415
-    from onnxmem.report.measure_text import ending, measure_text  # noqa: PLC0415
+    from onnxmem.report.sections.measure import ending  # noqa: PLC0415
 
     output.check(model, feed.inputs)
     keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": options.mode_for(mode, model)}
@@ -50,7 +50,7 @@ def measure(
             on_progress=step,
         )
     output.draw(lambda: timeline_chart(result.document()))
-    output.show(result.document(), measure_text(result))
+    output.show(result.document())
     if not result.verdict.ok:
-        tell(f"the process {ending(result)}", result.verdict.hint)
+        tell(f"the process {ending(result.document())}", result.verdict.hint)
         raise typer.Exit(3)

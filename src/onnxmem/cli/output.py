@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onnxmem.cli.console import progress
 from onnxmem.errors import OnnxmemError, UsageError, check_extra
+
+if TYPE_CHECKING:
+    from onnxmem.report.report import Report
 
 Document = Mapping[str, Any]
 
@@ -56,15 +59,17 @@ class Output:
         named = ((self.output, reports), (self.html, (".html",)))
         return [(path, suffixes) for path, suffixes in named if path is not None]
 
-    def show(self, document: Document, text: Any, *, table: Callable[[Path], None] | None = None) -> None:
+    def show(self, document: Document, *, table: Callable[[Path], None] | None = None) -> None:
         """Write and print a result."""
+        from onnxmem.report.build import make_report  # noqa: PLC0415
+
         for path in (self.output, self.html):
             if path is not None:
                 _write(document, path, table)
         if self.json:
             print_json(document)
         else:
-            print_text(text)
+            print_report(make_report([document]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,18 +146,14 @@ def print_json(document: Document) -> None:
     typer.echo(to_json(document), nl=False)
 
 
-def print_text(renderable: Any) -> None:
-    """A rich table or text on stdout: coloured on a terminal, plain elsewhere."""
+def print_report(report: Report) -> None:
+    """A report on stdout: coloured on a terminal, plain elsewhere."""
     from rich.console import Console  # noqa: PLC0415
 
-    # Names in models are text: "[/]" would end a style and ":smile:" become a picture if Rich were to read them.
-    console = Console(highlight=False, markup=False, emoji=False)
+    from onnxmem.report.render.to_terminal import TEXT_WIDTH, render_terminal  # noqa: PLC0415
+
+    console = Console()
     # Files and pipes have no width of their own: do not fold long names there.
-    console.width = console.width if console.is_terminal else max(console.width, 100)
-    if console.is_terminal:
-        console.print(renderable)
-        return
-    with console.capture() as captured:
-        console.print(renderable)
-    # Tables fill their last column with blanks.
-    typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
+    width = console.width if console.is_terminal else max(console.width, TEXT_WIDTH)
+    colour = console.is_terminal and not console.no_color and not console.is_dumb_terminal
+    typer.echo(render_terminal(report, width=width, colour=colour), nl=False)

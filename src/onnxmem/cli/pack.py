@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import print_json, print_text
+from onnxmem.cli.output import print_json, print_report
 from onnxmem.errors import UsageError
 from onnxmem.progress import Progress
 
@@ -65,7 +65,7 @@ def pack(
     from onnxmem.packing.pack import pack as write  # noqa: PLC0415
     from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
     from onnxmem.packing.packed import Packed  # noqa: PLC0415
-    from onnxmem.report.packages import package_text  # noqa: PLC0415
+    from onnxmem.report.build import make_report  # noqa: PLC0415
     from onnxmem.session.package import open_package, verify_package  # noqa: PLC0415
 
     if output == Path():
@@ -95,7 +95,8 @@ def pack(
         else:
             assert model is not None
             packed, what = write(model, output, mode, force=force, on_progress=step, **keywords), "packed"
+    document = {**packed.document(), "done": what}
     if json:
-        print_json(packed.document())
+        print_json(document)
     else:
-        print_text(package_text(packed.package, what))
+        print_report(make_report([document]))

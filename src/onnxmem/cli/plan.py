@@ -58,7 +58,6 @@ def plan(
     from onnxmem.placement.strategies import JOINT, find  # noqa: PLC0415
     from onnxmem.placement.table import is_table, read_problem, write_plan  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
-    from onnxmem.report.text import plan_text  # noqa: PLC0415
 
     output.check(source, graph.inputs, table=True)
     table = is_table(source)
@@ -76,7 +75,7 @@ def plan(
     spans = scheduled.timeline.spans if scheduled else None
     shapes = ["×".join(map(str, span.tensors[0].shape or ())) for span in spans] if spans else None
     output.draw(lambda: memory_map(placed, title=result.title, step_names=steps, dims=shapes))
-    output.show(result.document(), plan_text(result, placed), table=lambda path: write_plan(placed, path))
+    output.show(result.document(), table=lambda path: write_plan(placed, path))
     if not result.fits:
         raise typer.Exit(1)
 

@@ -12,7 +12,7 @@ from onnxmem.comparison.parity import Parity
 from onnxmem.comparison.result import CandidateResult
 from onnxmem.comparison.rows import PEAK, Row
 from onnxmem.documents import Record, stored
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_percent
 
 HEADROOM = 0.5
 MEASURED, ESTIMATED = "measured", "estimated"
@@ -115,7 +115,8 @@ def _others(best: CandidateResult, rows: Sequence[Row]) -> list[Advice]:
         if row.verdict is None or name in row.best or best.name not in row.best or peak is None:
             continue
         saving = round(peak - best.peak)
-        text = f"Run {best.name} instead of {name}: {format_bytes(saving)} ({saving / peak:.1%}) less at the peak."
+        less = f"{format_bytes(saving)} ({format_percent(saving / peak)}) less at the peak"
+        text = f"Run {best.name} instead of {name}: {less}."
         advice.append(
             Advice(topic="candidate", text=text, candidate=best.name, saving=saving, figures={"instead_of": name})
         )

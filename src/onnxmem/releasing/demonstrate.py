@@ -14,11 +14,12 @@ from onnxmem.measurement.probes import Reading
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.system import System, read_system
-from onnxmem.releasing.explanation import came_back, explain_release
+from onnxmem.releasing.explanation import explain_release
 from onnxmem.releasing.ladder import Ladder, release_ladder
 from onnxmem.releasing.release import amount
 from onnxmem.result import Result
 from onnxmem.session.isolated.session import IsolatedSession
+from onnxmem.units import format_percent
 from onnxmem.unknown import Unknown, combine, subtract
 
 
@@ -116,4 +117,4 @@ def _isolated(scenario: Scenario) -> Isolation:
 
 
 def _part(fraction: float | Unknown) -> str:
-    return "an unknown part" if isinstance(fraction, Unknown) else came_back(fraction)
+    return "an unknown part" if isinstance(fraction, Unknown) else format_percent(fraction)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from onnxmem.releasing.rungs import CLOSE, COLLECT, DROP, SHRINK, TRIM, UNMAP
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_count, format_percent
 from onnxmem.unknown import Bytes, Unknown, subtract
 
 if TYPE_CHECKING:
@@ -41,7 +40,9 @@ def explain_release(ladder: Ladder) -> tuple[str, ...]:
         return (f"What {ladder.model} took cannot be told here: {reason}.",)
     if brought <= 0:
         return (f"{ladder.model} took no memory that could be measured.",)
-    answer = f"{came_back(returned / brought)} of the {format_bytes(brought)} that {ladder.model} brought came back"
+    answer = (
+        f"{format_percent(returned / brought)} of the {format_bytes(brought)} that {ladder.model} brought came back"
+    )
     remains = f"; {format_bytes(brought - returned)} remain{_where(ladder)}" if returned < brought else ""
     return (
         f"{answer} without ending the process{remains}.",
@@ -50,11 +51,6 @@ def explain_release(ladder: Ladder) -> tuple[str, ...]:
         *_libraries(ladder),
         _exit(ladder),
     )
-
-
-def came_back(fraction: float) -> str:
-    """The part that came back: 100.0% is all of it, never a rounded 99.96%."""
-    return f"{math.floor(round(fraction * 1000, 6)) / 10:.1f}%"
 
 
 def _freed(ladder: Ladder, brought: int) -> str:
@@ -76,7 +72,7 @@ def _remarks(ladder: Ladder) -> list[str]:
     closed = next(step for step in ladder.steps if step.name == CLOSE)
     before, after = ladder.full.model_mappings, closed.model_mappings
     if isinstance(before, int) and isinstance(after, int) and before > after:
-        maps = f"{before} mapping{'s' if before > 1 else ''}"
+        maps = format_count(before, "mapping")
         remarks.append(f"Closing the session removed its {maps} of the model's files: no process had to end for that.")
     elif before == 0:
         remarks.append("None of its files was mapped while it was in use: its weights were in anonymous memory.")

@@ -17,10 +17,10 @@ from onnxmem.measurement.probes import Reading
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.system import System, read_system
-from onnxmem.releasing.explanation import came_back
 from onnxmem.releasing.release import Released, amount, release
 from onnxmem.result import Result
 from onnxmem.session.isolated.worker import said
+from onnxmem.units import format_percent, format_times
 from onnxmem.unknown import Bytes, Unknown, combine, subtract
 
 # Below this, something that could be found and named keeps memory; above, what is missing is the runtime's own.
@@ -103,9 +103,8 @@ class Tracking(Result):
                 "Released: the session is destroyed and the allocator trimmed; which part of its memory came back "
                 f"cannot be told, because {fraction.reason}."
             )
-        back = (
-            f"{came_back(fraction)} of the {amount(self.brought)} of anonymous memory that the model brought came back"
-        )
+        of = f"of the {amount(self.brought)} of anonymous memory that the model brought"
+        back = f"{format_percent(fraction)} {of} came back"
         if fraction >= _GOOD:
             return f"Released: {back}."
         return (
@@ -125,7 +124,7 @@ class Tracking(Result):
 
     def __str__(self) -> str:
         ratio, done = self.freed_by_file_size, self.released
-        by_file = "" if isinstance(ratio, Unknown) else f" ({ratio:.2f}× the file's {amount(self.file_bytes)})"
+        by_file = "" if isinstance(ratio, Unknown) else f" ({format_times(ratio)} the file's {amount(self.file_bytes)})"
         of = f"anonymous {amount(done.freed_anon)}, file-backed {amount(done.freed_file)}"
         before, after = amount(self.system_before.anon), amount(self.system_after.anon)
         return "\n".join(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxmem.measurement.protocol import Released
-from onnxmem.releasing.explanation import came_back, explain_release
+from onnxmem.releasing.explanation import explain_release
 from onnxmem.releasing.ladder import Ladder
 from onnxmem.releasing.rungs import CLOSE, TRIM
 from onnxmem.unknown import Unknown
@@ -58,7 +58,6 @@ def test_the_percentage_has_its_base_and_agrees_with_the_sizes_beside_it() -> No
 
 
 def test_all_is_all_and_nothing_less() -> None:
-    assert came_back(1.0) == "100.0%" and came_back(0.9999) == "99.9%" and came_back(0.29) == "29.0%"
     everything = explain_release(ladder(trimmed=10))[0]
     assert everything == "100.0% of the 290.0 MiB that net.onnx brought came back without ending the process."
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onnxmem.errors import missing_extra
 from onnxmem.report.charts import theme
 from onnxmem.report.charts.layout import printable, shorten
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
     import altair
@@ -44,14 +44,15 @@ def waterfall_chart(document: Document, *, title: str = "", width: int = WIDTH) 
 
 def summary(document: Document) -> list[str]:
     """The ladder in two lines."""
-    growth, left, fraction = (document[key] for key in ("growth_bytes", "left_bytes", "released_fraction"))
-    if growth is None or left is None:
+    brought, remaining, fraction = (document[k] for k in ("brought_bytes", "remaining_bytes", "released_fraction"))
+    if brought is None or remaining is None or fraction is None:
         return ["what the model took cannot be told here"]
-    first = f"it brought {format_bytes(growth)} of resident memory, {format_bytes(max(left, 0))} stayed to the end"
-    if fraction is not None:
-        first += f"; {fraction:.1%} of the model's own memory came back"
+    back = f"{format_percent(fraction)} of the {format_bytes(brought)} that the model brought came back"
     mode, runtime = document["scenario"]["mode"], document["environment"]["onnxruntime"]
-    return [first, f"mode {mode}, ONNX Runtime {runtime}"]
+    return [
+        f"{back}, {format_bytes(max(remaining, 0))} remain; bars are resident memory (RSS)",
+        f"mode {mode}, ONNX Runtime {runtime}",
+    ]
 
 
 def _layers(alt: Any, document: Document) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import missing_extra
 from onnxmem.report.charts import theme
-from onnxmem.report.charts.drawings import NARROW, specification
+from onnxmem.report.charts.drawings import DRAWINGS, NARROW, specification
 from onnxmem.report.charts.picture import spec_svg
 from onnxmem.report.charts.svg import embeddable
 from onnxmem.report.report import Chart, Report
@@ -26,6 +27,8 @@ _fragments = itertools.count(1)
 def render_html(report: Report, *, fragment: bool = False) -> str:
     """One page with everything in it; with `fragment`, without the page around it."""
     template = page_template()
+    known = [replace(s, charts=tuple(c for c in s.charts if c.kind in DRAWINGS)) for s in report.sections]
+    report = replace(report, sections=tuple(known))
     prefix = f"onnxmem-{next(_fragments)}-" if fragment else "section-"
     pictures = [
         [_picture(chart, f"{prefix}{number}-{k}-") for k, chart in enumerate(section.charts)]
