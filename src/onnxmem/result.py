@@ -15,6 +15,8 @@ from onnxmem.documents import Document, Record
 from onnxmem.environment import Environment, read_environment
 from onnxmem.errors import UsageError
 
+_LINE = 120
+
 
 def command_line() -> str:
     """The command that this process was started with, as one would type it."""
@@ -48,6 +50,11 @@ class Result(Record, Shown):
     command: str = field(default_factory=command_line)
     date: str = field(default_factory=now)
 
+    def __init_subclass__(cls) -> None:
+        # Before the dataclass writes its own, which would be pages long.
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = _one_line  # type: ignore[assignment]
+
     def document(self) -> dict[str, Any]:
         """As plain data for JSON."""
         return {"schema": self.SCHEMA, **super().document()}
@@ -57,6 +64,14 @@ class Result(Record, Shown):
         """The result that `document` wrote."""
         check_schema(document, cls.SCHEMA)
         return super().from_document(document)
+
+
+def _one_line(result: Result) -> str:
+    """What it is, and its plain figures as far as they fit."""
+    plain = [(name, value) for name, value in vars(result).items() if name not in ("command", "date")]
+    listed = ", ".join(f"{name}={value!r}" for name, value in plain if isinstance(value, int | float | str))
+    text = f"{type(result).__name__}{f': {listed}' if listed else ''}"
+    return f"<{text if len(text) <= _LINE else text[: _LINE - 1] + '…'}>"
 
 
 def check_schema(document: Document, schema: str) -> None:

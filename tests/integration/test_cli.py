@@ -351,6 +351,20 @@ def test_where_results_go_is_checked_first(run: Run, tmp_path: Path, verb: str, 
         assert f"cannot write '{path}': {complaint}" in err
 
 
+def test_the_demo_checks_first_where_its_files_go(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "d" / "unet.onnx").mkdir(parents=True)
+    for arguments, complaint in (
+        (["--html", "r.pdf"], "cannot write 'r.pdf'"),
+        (["--html", "no/r.html"], "there is no folder 'no'"),
+        (["-o", "file"], "cannot make the folder 'file'"),
+        (["-o", "d"], "cannot write 'd/unet.onnx': it is a folder"),
+    ):
+        code, out, err = run("demo", *arguments)
+        assert (code, out) == (2, "") and complaint in err
+    assert sorted(os.listdir(tmp_path)) == ["d", "file"]
+
+
 @pytest.mark.parametrize("link", ["hard", "symbolic"])
 def test_no_verb_overwrites_what_it_reads(run: Run, unet: Path, tmp_path: Path, link: str) -> None:
     def linked(name: str, target: Path) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from onnxmem import convert, zoo
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.model.load import external_location
+from onnxmem.model.external import external_location
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks.real_models import find, real_models
 from onnxmem import zoo
+from onnxmem.errors import ImpossibleShapes
 from onnxmem.estimation.estimate import Estimate, estimate
 from onnxmem.model.model import Model
 
@@ -46,6 +48,22 @@ def test_the_text_detector_needs_what_is_known_of_it(real_model: Fetch, in_place
 @pytest.mark.parametrize("view", ["raw", "optimized"])
 def test_every_real_model_is_estimated(real_model: Fetch, key: str, view: str) -> None:
     check(ask(real_model(key), key, view=view))
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("time_limit", [1.0, 20.0])
+def test_the_time_limit_holds_for_all_of_it(real_model: Fetch, time_limit: float) -> None:
+    """Its formula took 40 s, whatever the limit. By the processor's clock: others may be using the machine."""
+    path, started = real_model("swift_f0"), time.process_time()
+    check(estimate(path, time_limit=time_limit))
+    assert time.process_time() - started < min(time_limit, 8) + 1
+
+
+@pytest.mark.models
+def test_shapes_that_contradict_the_model_are_refused(real_model: Fetch) -> None:
+    with pytest.raises(ImpossibleShapes, match="cannot take inputs of") as caught:
+        estimate(real_model("det"), shapes={"x": (1, 3, 641, 641)})
+    assert "1×3×641×641" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["alexnet", "resnet50", "densenet121", "inception", "googlenet", "squeezenet",

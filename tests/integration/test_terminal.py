@@ -160,6 +160,15 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str, opti
     assert "3 s" in done.stderr.splitlines()[-1] or "3 seconds" in done.stderr
 
 
+def test_a_run_in_this_very_process_is_ended_too(tmp_path: Path) -> None:
+    onnx.save(zoo.build("matmul", layers=200, width=512), tmp_path / "long.onnx")
+    command = [sys.executable, "-m", "onnxmem", "trace", "long.onnx", "--dim", "batch=32768", "--time-limit", "3"]
+    started = time.monotonic()
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert time.monotonic() - started < 3 + 1 + 4
+    assert done.returncode == 3 and "not done within" in done.stderr
+
+
 def test_the_old_name_of_the_limit_still_works(model: Path) -> None:
     command = [sys.executable, "-m", "onnxmem", "measure", str(model), "--runs", "1000000", "--timeout=2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -47,13 +47,15 @@ def demo(
     from onnxmem.report.save import save_report  # noqa: PLC0415
     from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
 
+    if html is not None:
+        check_writable(html, (".html",))
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder '{output}': {error.strerror}") from error
     page, picture, path = html or output / "report.html", output / "memory-map.svg", output / "unet.onnx"
     for each in (page, picture, path):
-        check_writable(each, (".html", ".svg", ".onnx"))
+        check_writable(each, ())
     with progress("demonstrating") as step:
         step(Progress("building a U-Net and estimating it"))
         with replacing(path) as temporary:
@@ -67,7 +69,8 @@ def demo(
         drawn: list[Path] = []
         try:
             check_extra("report")
-            save_chart(memory_map(placed, title=result.about.title), picture)
+            rows = results[0]["activations"]["placement"]
+            save_chart(memory_map(placed, title=result.about.title, placement=rows), picture)
             save_report(report, page)
             drawn = [picture, page]
         except MissingDependency as error:

@@ -44,7 +44,7 @@ def measure(
             runs=runs,
             repeat=repeat,
             threads=threads,
-            timeout=time_limit,
+            time_limit=time_limit,
             memory_limit=limit,
             nodes=nodes,
             on_progress=step,

@@ -55,6 +55,7 @@ def pack(
     repack: Annotated[
         bool, typer.Option("--repack", help="Make the package again, as it is, for this ONNX Runtime and CPU.")
     ] = False,
+    time_limit: options.TimeLimit = 3600.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
     """Pack a model so that all processes share its weights.
@@ -76,6 +77,7 @@ def pack(
         raise UsageError(f"'{model}' lies in '{output}', which would be replaced", hint="choose another folder")
     keywords: dict[str, Any] = {
         **feed.keywords(model or output),
+        "time_limit": time_limit,
         # What is not said is left to the manifest when a package is made again.
         **({"order": order} if order is not None else {}),
         **({"plans": [parse_shapes(text) for text in plan]} if plan else {}),

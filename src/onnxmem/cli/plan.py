@@ -70,12 +70,10 @@ def plan(
     question = graph.question(source, alignment, time_limit, seed)
     with progress(f"planning {source.name}"):
         opened = read_problem(source, alignment=1 if alignment is None else alignment) if table else Model.open(source)
-        result, placed, scheduled = compute_plan(opened, question, strategy, limit, source.name if table else "")
-    steps = [step.label for step in scheduled.timeline.steps] if scheduled else None
-    spans = scheduled.timeline.spans if scheduled else None
-    shapes = ["×".join(map(str, span.tensors[0].shape or ())) for span in spans] if spans else None
-    output.draw(lambda: memory_map(placed, title=result.title, step_names=steps, dims=shapes))
-    output.show(result.document(), table=lambda path: write_plan(placed, path))
+        result, placed, _ = compute_plan(opened, question, strategy, limit, source.name if table else "")
+    document = result.document()
+    output.draw(lambda: memory_map(placed, title=result.title, placement=document["placement"]))
+    output.show(document, table=lambda path: write_plan(placed, path))
     if not result.fits:
         raise typer.Exit(1)
 

@@ -35,6 +35,7 @@ def trace(
     outputs: Annotated[
         bool, typer.Option("--outputs", help="In the CSV, also buffers that outlive the run: the model's outputs.")
     ] = False,
+    time_limit: options.TimeLimit = 600.0,
 ) -> None:
     """Trace one run: every buffer that the model allocates.
 
@@ -46,7 +47,7 @@ def trace(
 
     output.check(model, feed.inputs, table=True)
     with progress(f"running {model.name}"):
-        result = tracing.trace(model, **feed.keywords(model))
+        result = tracing.trace(model, **feed.keywords(model), time_limit=time_limit)
 
     def table(path: Path) -> None:
         assert not isinstance(result.trace, Unknown)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from onnxmem.deadline import Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import UsageError
 from onnxmem.folders import temporary_folder
@@ -34,7 +35,7 @@ def measure(
     threads: int | None = None,
     options: Mapping[str, Setting] | None = None,
     config: Mapping[str, str] | None = None,
-    timeout: float = 600.0,
+    time_limit: float = 600.0,
     memory_limit: int | None = None,
     nodes: bool = True,
     on_progress: OnProgress | None = None,
@@ -44,7 +45,8 @@ def measure(
     Inputs are generated in these shapes and ranges, or read from an .npz file. Each of `repeat` trials is a process of
     its own, in which the model runs once and then `runs` times. With `nodes`, one more process runs with ONNX
     Runtime's profiler to tell which nodes take the memory; no other figure comes from it. `options` are attributes of
-    SessionOptions, `config` its configuration entries; `memory_limit` is in bytes, `timeout` in seconds.
+    SessionOptions, `config` its configuration entries; `memory_limit` is in bytes, `time_limit` in seconds,
+    for all processes together.
 
     That the model crashes, takes too long or more memory than it may is a result: look at `verdict`.
     """
@@ -60,7 +62,7 @@ def measure(
         threads=threads,
         options=options or {},
         config=config or {},
-        timeout=timeout,
+        timeout=time_limit,
         memory_limit=memory_limit,
     )
     return measure_scenario(scenario, repeat=repeat, nodes=nodes, on_progress=on_progress)
@@ -69,9 +71,10 @@ def measure(
 def measure_scenario(
     scenario: Scenario, *, repeat: int = 1, nodes: bool = True, on_progress: OnProgress | None = None
 ) -> Measurement:
-    """The same for a scenario that is made already."""
+    """The same for a scenario."""
     if repeat < 1:
         raise UsageError(f"repeat must be at least 1; it is {repeat}")
+    deadline = Deadline(scenario.timeout)
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
     fed = feeds.described()
@@ -81,7 +84,7 @@ def measure_scenario(
         for number in range(repeat):
             trial = run_trial(
                 task,
-                timeout=scenario.timeout,
+                timeout=deadline.left,
                 memory_limit=scenario.memory_limit,
                 model_files=signature.files,
                 on_phase=phase_progress(on_progress, number, repeat),
@@ -94,7 +97,7 @@ def measure_scenario(
         elif nodes:
             if on_progress:
                 on_progress(Progress("profiling"))
-            runtime = _profile(task, scenario, signature.files, folder)
+            runtime = _profile(task, scenario.mode, deadline.left, signature.files, folder)
         else:
             runtime = unknown_memory("it was not asked for")
     return Measurement(
@@ -109,7 +112,7 @@ def measure_scenario(
 
 
 def worker_task(scenario: Scenario, feeds: SavedFeeds) -> Task:
-    """What the worker is told."""
+    """The worker's task."""
     return Task(
         str(scenario.model),
         feeds,
@@ -143,19 +146,19 @@ def with_hint(trial: Trial, fed: Fed) -> Trial:
     return replace(trial, verdict=replace(trial.verdict, hint=fed.assumptions))
 
 
-def _profile(task: Task, scenario: Scenario, files: tuple[Path, ...], folder: Path) -> RuntimeMemory:
+def _profile(task: Task, mode: str, timeout: float, files: tuple[Path, ...], folder: Path) -> RuntimeMemory:
     """Run twice more with ONNX Runtime's profiler and node statistics, without the memory pattern."""
     statistics = folder / "nodes.csv"
     profiling = {"enable_profiling": True, "profile_file_prefix": str(folder / "profile"), "enable_mem_pattern": False}
     task = task._replace(
         # Only ONNX Runtime's own allocator keeps the figures that are asked for here.
-        mode="tuned" if scenario.mode == "planned" else scenario.mode,
+        mode="tuned" if mode == "planned" else mode,
         runs=1,
         profile=True,
         options={**task.options, **profiling},
         config={**task.config, "session.collect_node_memory_stats_to_file": str(statistics)},
     )
-    trial = run_trial(task, timeout=scenario.timeout, model_files=files)
+    trial = run_trial(task, timeout=timeout, model_files=files)
     if not trial.verdict.ok or trial.profile is None:
         return unknown_memory(f"the run with the profiler did not end well: {trial.verdict}")
     return read_memory(Path(trial.profile), statistics)

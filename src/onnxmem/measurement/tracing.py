@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import ClassVar
 
+from onnxmem.deadline import Deadline
+from onnxmem.errors import ModelError
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
@@ -49,13 +51,14 @@ def trace(
     inputs: str | PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
+    time_limit: float = 600.0,
 ) -> Tracing:
     """Run a model once, in this process, and write down every allocation and free that it makes.
 
     `shapes` by input or `dims` by name say how large its inputs are; they are generated (within `ranges`, from `seed`)
-    or come from `inputs`, an .npz file.
+    or come from `inputs`, an .npz file. A run that takes longer than `time_limit` seconds is ended, which is an error.
     """
-    path = Path(model)
+    path, deadline = Path(model), Deadline(time_limit)
     refuse_package(path, ort=True)
     scenario = Scenario(
         path,
@@ -65,8 +68,12 @@ def trace(
         ranges=ranges or {},
         seed=seed,
     )
-    feeds = make_feeds(read_signature(path), scenario).arrays
-    run = record(str(path), feeds)
+    generated = make_feeds(read_signature(path), scenario)
+    feeds = generated.arrays
+    try:
+        run = record(str(path), feeds, time_limit=deadline.left)
+    except ModelError as error:
+        raise ModelError(str(error), hint=error.hint or generated.described().assumptions) from error
     tracing = Tracing(
         model=path.name,
         inputs={name: tuple(array.shape) for name, array in feeds.items()},

@@ -13,7 +13,7 @@ from onnxmem.units import format_bytes
 
 @dataclass(frozen=True)
 class Verdict(Record):
-    """How it ended: ok, failed, out of memory, crashed, killed or timed out; where; and what was said."""
+    """How it ended: ok, failed, out of memory, crashed, killed or timed out; where; and the error."""
 
     kind: str
     phase: str | None = None
@@ -49,7 +49,7 @@ def judge(
     `oom` says whether the kernel killed for memory meanwhile, `timeout` after how many seconds it was stopped.
     """
     if timeout is not None:
-        return Verdict("timed out", phase, f"it was stopped after {timeout:g} s")
+        return Verdict("timed out", phase, f"it was stopped after {round(timeout, 1):g} s")
     if failure is not None:
         lack = failure.kind == OUT_OF_MEMORY
         return Verdict(failure.kind, phase, f"{failure.error}: {failure.message}", limit if lack else None)

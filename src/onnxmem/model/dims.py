@@ -90,21 +90,21 @@ class Expr:
         return format_terms(self.terms)
 
     def __add__(self, other: Dim) -> Dim:
-        return _sum([(self, 1), (other, 1)])
+        return weighted_sum([(self, 1), (other, 1)])
 
     def __sub__(self, other: Dim) -> Dim:
-        return _sum([(self, 1), (other, -1)])
+        return weighted_sum([(self, 1), (other, -1)])
 
     def __rsub__(self, other: Dim) -> Dim:
-        return _sum([(other, 1), (self, -1)])
+        return weighted_sum([(other, 1), (self, -1)])
 
     def __neg__(self) -> Dim:
-        return _sum([(self, -1)])
+        return weighted_sum([(self, -1)])
 
     def __mul__(self, other: Dim) -> Dim:
         product: dict[Monomial, int] = {}
         for left, a in self.terms:
-            for right, b in _terms(other):
+            for right, b in terms_of(other):
                 monomial = _merge(left, right)
                 product[monomial] = product.get(monomial, 0) + a * b
         return _canonical(product)
@@ -144,7 +144,7 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 def total(dims: Iterable[Dim]) -> Dim:
     """All dimensions added; linear in the number of terms, unlike a chain of `+`."""
-    return _sum([(dim, 1) for dim in dims])
+    return weighted_sum([(dim, 1) for dim in dims])
 
 
 def floor_div(dividend: Dim, divisor: Dim) -> Dim:
@@ -158,7 +158,7 @@ def floor_div(dividend: Dim, divisor: Dim) -> Dim:
     if isinstance(divisor, int):
         return _floor_div_by_int(dividend, divisor)
     exact = _divide_exactly(dividend, divisor)
-    return _atom(FloorDiv(_as_expr(dividend), divisor)) if exact is None else exact
+    return atom_dim(FloorDiv(_as_expr(dividend), divisor)) if exact is None else exact
 
 
 def ceil_div(dividend: Dim, divisor: Dim) -> Dim:
@@ -167,132 +167,6 @@ def ceil_div(dividend: Dim, divisor: Dim) -> Dim:
         # Not -(-a // b), which would come out as H - H//2 where (H + 1)//2 is meant: two names for one dimension.
         return floor_div(dividend + divisor - 1, divisor)
     return -floor_div(-dividend, divisor)
-
-
-def maximum(*dims: Dim) -> Dim:
-    """The largest dimension; certain orderings (`H + 1` over `H`) are decided here."""
-    kept: list[Dim] = []
-    for dim in dict.fromkeys(item for given in dims for item in _max_items(given)):
-        if any(certainly_at_least(other, dim) for other in kept):
-            continue
-        kept = [other for other in kept if not certainly_at_least(dim, other)] + [dim]
-    return kept[0] if len(kept) == 1 else _atom(Max(tuple(sorted(kept, key=str))))
-
-
-def _max_items(dim: Dim) -> tuple[Dim, ...]:
-    if isinstance(dim, Expr) and len(dim.terms) == 1:
-        monomial, coefficient = dim.terms[0]
-        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
-            return monomial[0][0].items
-    return (dim,)
-
-
-def minimum(*dims: Dim) -> Dim:
-    """The smallest dimension."""
-    return -maximum(*(-dim for dim in dims))
-
-
-def certainly_at_least(left: Dim, right: Dim, smallest: Mapping[str, int] | None = None) -> bool:
-    """Is `left >= right` whatever the symbols are (each at least 1, or `smallest[name]`)? False means "not proven"."""
-    difference = left - right
-    if isinstance(difference, int):
-        return difference >= 0
-    if all(isinstance(atom, Symbol) for monomial, _ in difference.terms for atom, _ in monomial):
-        # With every symbol written as its smallest value plus something not negative, no minus sign may remain.
-        least = {name: (smallest or {}).get(name, 1) for name in difference.symbols}
-        shifted = substitute(difference, {name: symbol(name) + value for name, value in least.items()})
-        return all(coefficient >= 0 for _, coefficient in _terms(shifted))
-    lowest = _range(difference, smallest or {})[0]
-    if lowest is not None and lowest >= 0:
-        return True
-    # A quotient grows with its dividend: (H + 1)//2 >= H//2.
-    pair = _ordered_quotients(difference, smallest)
-    if pair is not None:
-        return certainly_at_least(pair, 0, smallest)
-    # A maximum is at least each of its items: min(512, S) <= S is proven this way.
-    for monomial, coefficient in difference.terms:
-        if coefficient > 0 and len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
-            rest = _sum([(difference, 1), (_atom(monomial[0][0]), -coefficient)])
-            return any(certainly_at_least(rest + coefficient * item, 0, smallest) for item in monomial[0][0].items)
-    return False
-
-
-def _ordered_quotients(difference: Expr, smallest: Mapping[str, int] | None) -> Dim | None:
-    """`difference` less a pair c*(a//n) - c*(b//n) with a >= b, which is not negative; None where there is none."""
-    quotients = [
-        (monomial[0][0], coefficient)
-        for monomial, coefficient in difference.terms
-        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], FloorDiv)
-    ]
-    for more, plus in quotients:
-        for less, minus in quotients:
-            comparable = plus > 0 and minus == -plus and more.divisor == less.divisor and isinstance(more.divisor, int)
-            if comparable and certainly_at_least(more.dividend, less.dividend, smallest):
-                return _sum([(difference, 1), (_atom(more), -plus), (_atom(less), plus)])
-    return None
-
-
-def _range(dim: Dim, smallest: Mapping[str, int]) -> tuple[int | None, int | None]:
-    """The smallest and largest value, each None where there is no limit or none is found."""
-    if isinstance(dim, int):
-        return dim, dim
-    low: int | None = 0
-    high: int | None = 0
-    for monomial, coefficient in dim.terms:
-        least, most = _monomial_range(monomial, smallest)
-        if coefficient < 0:
-            least, most = most, least
-        low = None if low is None or least is None else low + coefficient * least
-        high = None if high is None or most is None else high + coefficient * most
-    return low, high
-
-
-def _monomial_range(monomial: Monomial, smallest: Mapping[str, int]) -> tuple[int | None, int | None]:
-    least: int | None = 1
-    most: int | None = 1
-    for atom, power in monomial:
-        low, high = _atom_range(atom, smallest)
-        if len(monomial) == 1 and power == 1:
-            return low, high
-        if low is None or low < 0:
-            return None, None
-        least = None if least is None else least * low**power
-        most = None if most is None or high is None else most * high**power
-    return least, most
-
-
-def _atom_range(atom: Atom, smallest: Mapping[str, int]) -> tuple[int | None, int | None]:
-    if isinstance(atom, Symbol):
-        return smallest.get(atom.name, 1), None
-    if isinstance(atom, Max):
-        ranges = [_range(item, smallest) for item in atom.items]
-        lows = [low for low, _ in ranges if low is not None]
-        highs = [high for _, high in ranges if high is not None]
-        return max(lows, default=None), max(highs) if len(highs) == len(ranges) else None
-    low, high = _range(atom.dividend, smallest)
-    if isinstance(atom.divisor, int):
-        return None if low is None else low // atom.divisor, None if high is None else high // atom.divisor
-    divisor, _ = _range(atom.divisor, smallest)
-    return (0, high) if low is not None and low >= 0 and divisor is not None and divisor > 0 else (None, None)
-
-
-def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """The dimension with some of its symbols replaced."""
-    if isinstance(dim, int) or dim.symbols.isdisjoint(values):
-        return dim
-    parts = []
-    for monomial, coefficient in dim.terms:
-        factors = [_substitute_atom(atom, values) for atom, power in monomial for _ in range(power)]
-        parts.append((product(factors), coefficient))
-    return _sum(parts)
-
-
-def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
-    """The number a dimension is when every symbol has a value."""
-    number = substitute(dim, values)
-    if not isinstance(number, int):
-        raise KeyError(f"no value for {', '.join(sorted(number.symbols))}")
-    return number
 
 
 def format_terms(terms: Iterable[tuple[Monomial, object]]) -> str:
@@ -326,15 +200,8 @@ def _symbols(atom: Atom) -> frozenset[str]:
     return frozenset().union(*(symbols_of(part) for part in parts))
 
 
-def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
-    if isinstance(atom, Symbol):
-        return values.get(atom.name, _atom(atom))
-    if isinstance(atom, FloorDiv):
-        return floor_div(substitute(atom.dividend, values), substitute(atom.divisor, values))
-    return maximum(*(substitute(item, values) for item in atom.items))
-
-
-def _atom(atom: Atom) -> Expr:
+def atom_dim(atom: Atom) -> Expr:
+    """The dimension that is this atom and nothing else."""
     return Expr(((((atom, 1),), 1),))
 
 
@@ -342,7 +209,8 @@ def _as_expr(dim: Dim) -> Expr:
     return Expr((((), dim),)) if isinstance(dim, int) else dim
 
 
-def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+    """The terms of a dimension: an integer has one without atoms, and 0 has none."""
     if isinstance(dim, int):
         return (((), dim),) if dim else ()
     if not isinstance(dim, Expr):
@@ -350,10 +218,11 @@ def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
     return dim.terms
 
 
-def _sum(parts: Iterable[tuple[Dim, int]]) -> Dim:
+def weighted_sum(parts: Iterable[tuple[Dim, int]]) -> Dim:
+    """The sum of dimensions, each times a factor."""
     sums: dict[Monomial, int] = {}
     for dim, factor in parts:
-        for monomial, coefficient in _terms(dim):
+        for monomial, coefficient in terms_of(dim):
             sums[monomial] = sums.get(monomial, 0) + factor * coefficient
     return _canonical(sums)
 
@@ -386,8 +255,8 @@ def _merge(left: Monomial, right: Monomial) -> Monomial:
 
 def _floor_div_by_int(dividend: Dim, divisor: int) -> Dim:
     # (d*q + r) // d = q + r // d: move every whole multiple out, leaving coefficients in [0, d).
-    quotient = _canonical({monomial: c // divisor for monomial, c in _terms(dividend)})
-    rest = _canonical({monomial: c % divisor for monomial, c in _terms(dividend)})
+    quotient = _canonical({monomial: c // divisor for monomial, c in terms_of(dividend)})
+    rest = _canonical({monomial: c % divisor for monomial, c in terms_of(dividend)})
     if isinstance(rest, int):
         return quotient  # 0 <= rest < divisor
     common = gcd(divisor, *(c for monomial, c in rest.terms if monomial))
@@ -402,7 +271,7 @@ def _floor_div_by_int(dividend: Dim, divisor: int) -> Dim:
         if power == 1 and isinstance(atom, FloorDiv) and isinstance(atom.divisor, int):
             # (a // b + c) // d = (a + b*c) // (b*d)
             return quotient + floor_div(atom.dividend + atom.divisor * constant, atom.divisor * divisor)
-    return quotient + _atom(FloorDiv(_as_expr(rest), divisor))
+    return quotient + atom_dim(FloorDiv(_as_expr(rest), divisor))
 
 
 def _divide_exactly(dividend: Dim, divisor: Expr) -> Dim | None:
@@ -421,8 +290,8 @@ def _divide_exactly(dividend: Dim, divisor: Expr) -> Dim | None:
         part = _canonical({factor: coefficient // lead_coefficient})
         quotient.append((part, 1))
         rest = rest - part * divisor
-    return _sum(quotient)
+    return weighted_sum(quotient)
 
 
 def _leading(dim: Dim) -> tuple[Monomial, int]:
-    return max(_terms(dim), key=lambda term: (_degree(term[0]), _monomial_key(term[0])))
+    return max(terms_of(dim), key=lambda term: (_degree(term[0]), _monomial_key(term[0])))

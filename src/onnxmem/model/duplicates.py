@@ -12,7 +12,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_help
 
 from onnxmem.errors import ModelError
 from onnxmem.model.dtypes import tensor_bytes
-from onnxmem.model.load import external_location, subgraphs_of
+from onnxmem.model.external import external_location
+from onnxmem.model.load import subgraphs_of
 from onnxmem.model.weights import is_constant
 
 # Scalars and shape vectors repeat in every model; nobody saves memory by merging them.

@@ -10,8 +10,8 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-from onnxmem.errors import ExternalDataError, ModelError, UsageError
-from onnxmem.model.dtypes import tensor_bytes
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.model.external import external_location
 
 _PROTOBUF_LIMIT = 2**31
 
@@ -258,51 +258,3 @@ def _node_tensors(node: NodeProto) -> Iterator[TensorProto]:
         yield from attribute.tensors
     for graph in subgraphs_of(node):
         yield from graph_tensors(graph)
-
-
-def external_location(tensor: TensorProto, folder: Path) -> tuple[Path, int, int | None]:
-    """File, offset and length of a tensor's external data, checked to be there, whole, and in the model's folder."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    location = entries.get("location", "")
-    path = folder / location
-    try:
-        inside = path.resolve().is_relative_to(folder.resolve())
-        exists = path.is_file()
-    except (OSError, ValueError, RuntimeError) as error:  # too long a name, a null byte in it, links in a circle
-        raise ExternalDataError(f"tensor '{tensor.name}' keeps its data in '{location}', which is no file") from error
-    if not location or Path(location).is_absolute() or not inside:
-        raise ExternalDataError(
-            f"tensor '{tensor.name}' keeps its data in '{location}', outside the model's folder",
-            hint="onnxmem reads external data only from the folder of the model and below",
-        )
-    if not exists:
-        raise ExternalDataError(
-            f"the external data file '{location}' of tensor '{tensor.name}' is missing",
-            hint=f"put it into '{folder}', beside the model",
-        )
-    try:
-        offset, length = int(entries.get("offset", 0)), int(entries["length"]) if "length" in entries else None
-    except ValueError as error:
-        raise ExternalDataError(f"tensor '{tensor.name}' has an external offset or length that is no number") from error
-    size = path.stat().st_size
-    if offset < 0 or (length is not None and length < 0) or offset + (length or 0) > size:
-        raise ExternalDataError(
-            f"the external data file '{location}' is truncated: tensor '{tensor.name}' ends at byte "
-            f"{offset + (length or 0)}, the file at {size}"
-        )
-    needed = tensor_bytes(tensor.data_type, tensor.dims)
-    if needed is not None and length is not None and length != needed:
-        raise ExternalDataError(
-            f"tensor '{tensor.name}' takes {needed} bytes by its shape, but its external data has {length}"
-        )
-    if offset + (needed or 0) > size:
-        raise ExternalDataError(f"the external data file '{location}' is too short for tensor '{tensor.name}'")
-    return path, offset, length
-
-
-def read_external(tensor: TensorProto, folder: Path, size: int) -> bytes:
-    """The first `size` bytes of a tensor's external data."""
-    path, offset, _ = external_location(tensor, folder)
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(size)

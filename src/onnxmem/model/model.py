@@ -10,15 +10,17 @@ from pathlib import Path
 
 from onnx import GraphProto, ModelProto, TypeProto
 
-from onnxmem.errors import ModelError, UsageError
+from onnxmem.deadline import Deadline
+from onnxmem.errors import ImpossibleShapes, ModelError, UsageError
 from onnxmem.model.bindings import free_dimensions, input_shapes
-from onnxmem.model.dims import Dim, ceil_div, product, substitute, symbol, symbols_of
+from onnxmem.model.comparing import substitute
+from onnxmem.model.dims import Dim, ceil_div, product, symbol, symbols_of
 from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
 from onnxmem.model.optimize import LEVELS, node_numbers, optimize
-from onnxmem.model.shapes import infer_shapes
+from onnxmem.model.shapes import Inferred, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
 from onnxmem.model.weights import is_constant, read_weights
 from onnxmem.unknown import Unknown
@@ -95,8 +97,10 @@ class Model:
                     raise
                 notes.append(f"{error}; this is the graph as in the file")
         names = {name: substitute(symbol(name), bindings or {}) for name in self.dimensions}
-        scope, reasons = self._infer(proto, shapes, names, time_limit)
-        graph = _build(proto.graph, scope, reasons, self.folder if seen == "raw" else None)
+        found = self._infer(proto, shapes, names, Deadline(max(time_limit, 0.01)))
+        if found.contradictions:
+            self._refuse(found.contradictions[0], _numeric(shapes))
+        graph = _build(proto.graph, found.scope, found.reasons, self.folder if seen == "raw" else None)
         if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
             # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
             graph = replace(graph, numbering="file")
@@ -123,22 +127,37 @@ class Model:
         proto: ModelProto,
         shapes: Mapping[str, tuple[Dim, ...]],
         names: Mapping[str, Dim],
-        time_limit: float,
-    ) -> tuple[Scope, dict[str, str]]:
-        scope, reasons = infer_shapes(proto, shapes, names=names, time_limit=time_limit)
-        complete = all(_known(kind) for kind in scope.types.values())
-        if complete or len(_numeric(shapes)) < len(self.inputs):
-            return scope, reasons
+        deadline: Deadline,
+    ) -> Inferred:
+        found = infer_shapes(proto, shapes, names=names, time_limit=deadline.left)
+        complete = all(_known(kind) for kind in found.scope.types.values())
+        if complete or found.contradictions or len(_numeric(shapes)) < len(self.inputs) or deadline.passed:
+            return found
         # ONNX Runtime has schemas for its own operators that ONNX lacks: with numbers for all inputs, let it infer too.
         try:
             told = optimize(proto, self.folder, "disabled", _numeric(shapes))
         except ModelError:
-            return scope, reasons
+            return found
         richer = ModelProto()
         richer.CopyFrom(proto)
         del richer.graph.value_info[:]
         richer.graph.value_info.extend(told.graph.value_info)
-        return infer_shapes(richer, shapes, names=names, time_limit=time_limit)
+        return infer_shapes(richer, shapes, names=names, time_limit=deadline.left)
+
+    def _refuse(self, contradiction: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise ImpossibleShapes if ONNX Runtime, too, takes the model but not with inputs of these shapes."""
+        try:
+            optimize(self.proto, self.folder, "disabled", {})
+        except ModelError:
+            return  # it does not know the model at all: no second witness
+        try:
+            optimize(self.proto, self.folder, "disabled", shapes)
+        except ModelError as error:
+            inputs = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items())
+            raise ImpossibleShapes(
+                f"the model cannot run with these inputs: {contradiction}",
+                hint=f"the inputs were {inputs}; give sizes that suit the model with --shape or --dim",
+            ) from error
 
 
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:

@@ -12,18 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxmem.model.dims import (
-    Dim,
-    ceil_div,
-    certainly_at_least,
-    evaluate,
-    floor_div,
-    maximum,
-    minimum,
-    product,
-    symbols_of,
-    total,
-)
+from onnxmem.model.comparing import certainly_at_least, evaluate, maximum, minimum
+from onnxmem.model.dims import Dim, ceil_div, floor_div, product, symbols_of, total
 from onnxmem.model.values import TO_THE_END, Undecided, Value, entries_of
 
 Shape: TypeAlias = "tuple[Dim | None, ...] | None"

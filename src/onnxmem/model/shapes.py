@@ -11,8 +11,8 @@ A deadline bounds all of it: nodes not reached by then are Unknown, and say so.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -31,13 +31,15 @@ from onnx import (
     shape_inference,
 )
 
+from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError
 from onnxmem.model import shape_rules, values
 from onnxmem.model.contrib_rules import CONTRIB_RULES
+from onnxmem.model.control_flow import infer_control_flow
 from onnxmem.model.dims import Dim, Expr, symbol
 from onnxmem.model.load import node_reads, subgraphs_of
 from onnxmem.model.shape_rules import RULES
-from onnxmem.model.tensor_types import Partial, Scope, TensorType, either, partial_of
+from onnxmem.model.tensor_types import Partial, Scope, TensorType
 from onnxmem.model.values import LARGEST_VALUE, Value
 from onnxmem.model.weights import constant_value, is_constant
 
@@ -52,14 +54,24 @@ _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorPro
 _LARGEST_INPUT_DATA = 1024
 
 
+@dataclass(frozen=True)
+class Inferred:
+    """Types of all names, and the reasons behind dimensions named `?…`."""
+
+    scope: Scope
+    reasons: Mapping[str, str]
+    contradictions: tuple[str, ...]
+    """Nodes whose inputs do not go together, by ONNX's own rules and all in numbers."""
+
+
 def infer_shapes(
     model: ModelProto, inputs: Mapping[str, tuple[Dim, ...]], *, names: Mapping[str, Dim], time_limit: float
-) -> tuple[Scope, dict[str, str]]:
-    """Types of all names, and the reasons behind dimensions named `?…`.
+) -> Inferred:
+    """What is known of every tensor.
 
     `inputs` are the graph inputs' shapes; `names` what the dimension names stand for that mean something outside.
     """
-    inference = _Inference(model, names, time.monotonic() + time_limit, time_limit)
+    inference = _Inference(model, names, Deadline(max(time_limit, 0.01)))
     scope = Scope()
     for value in model.graph.input:
         declared = inference.from_proto(value.type)
@@ -69,20 +81,20 @@ def infer_shapes(
         else:
             scope.types[value.name] = declared
     inference.infer_graph(model.graph, scope)
-    return scope, inference.reasons
+    return Inferred(scope, inference.reasons, tuple(inference.contradictions))
 
 
 class _Inference:
     """One run over a model."""
 
-    def __init__(self, model: ModelProto, names: Mapping[str, Dim], deadline: float, time_limit: float) -> None:
+    def __init__(self, model: ModelProto, names: Mapping[str, Dim], deadline: Deadline) -> None:
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.opset_protos = list(model.opset_import)
         self.ir_version = model.ir_version
         self.names = names
         self.deadline = deadline
-        self.time_limit = time_limit
         self.reasons: dict[str, str] = {}
+        self.contradictions: list[str] = []
         self.schemas: dict[tuple[str, str], Any] = {}
         self.name_of: dict[Expr, str] = {}
         self.dim_of: dict[str, Dim] = {}
@@ -153,7 +165,7 @@ class _Inference:
                     scope.types[node.output[0]] = TensorType(value.values.data_type, tuple(value.dims))
                 else:
                     self._constant(node.output[0], value, scope)
-            elif time.monotonic() > self.deadline:
+            elif self.deadline.passed:
                 self._give_up(node, scope, declared)
             else:
                 self._infer_node(node, index, scope, declared)
@@ -167,7 +179,7 @@ class _Inference:
             scope.values[name] = _array(tensor, name).astype(object)
 
     def _give_up(self, node: NodeProto, scope: Scope, declared: Mapping[str, TypeProto]) -> None:
-        reason = f"shape inference ran out of its {self.time_limit:g} s"
+        reason = f"shape inference ran out of its {self.deadline.time_limit:.2g} s"
         for name in filter(None, node.output):
             found = self.from_proto(declared[name]) if name in declared else TensorType(0, None)
             scope.types[name] = found if found.shape is not None else TensorType(found.elem_type, None, reason)
@@ -191,10 +203,9 @@ class _Inference:
             partial = partial.filled(self._declared_dims(declared), declared.tensor_type.elem_type)
         elif declared is not None and declared.WhichOneof("value") and partial.shape is None:
             return self.from_proto(declared)
-        operator = f"{node.op_type} '{node.name}'" if node.name else node.op_type
         if partial.shape is None:
-            return TensorType(partial.elem_type, None, partial.reason or f"the shape of {operator} is not known")
-        reason = partial.reason or f"{operator} decides it from data"
+            return TensorType(partial.elem_type, None, partial.reason or f"the shape of {_label(node)} is not known")
+        reason = partial.reason or f"{_label(node)} decides it from data"
         dims = tuple(self.unknown(reason) if dim is None else dim for dim in partial.shape)
         return TensorType(partial.elem_type, dims)
 
@@ -249,6 +260,10 @@ class _Inference:
                 schema, node, types, data, opset_imports=self.opset_protos, ir_version=self.ir_version
             )
         except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
+            shapes = [kind.shape for name in node.input if (kind := scope.type_of(name)) is not None]
+            if isinstance(error, shape_inference.InferenceError) and all(_numeric(shape) for shape in shapes):
+                listed = ", ".join("×".join(map(str, shape or ())) or "scalar" for shape in shapes)
+                self.contradictions.append(f"{_label(node)} cannot take inputs of {listed}")
             return [Partial(0, None, _one_line(error))] * len(node.output)
         return [self._partial(outputs[name]) if name in outputs else Partial(0, None) for name in node.output]
 
@@ -264,120 +279,23 @@ class _Inference:
         ]
         return Partial(proto.tensor_type.elem_type, tuple(dims))
 
-    # If, Loop, Scan
+    # Graphs inside of nodes
 
     def _infer_control_flow(
         self, node: NodeProto, index: int, attributes: Mapping[str, Any], scope: Scope
     ) -> list[Partial]:
         graphs = list(subgraphs_of(node))
-        if node.op_type == "If":
-            branches = [self._branch(graph, scope, {}) for graph in graphs]
-            scope.children.update({(index, k): branch for k, branch in enumerate(branches)})
-            results = [
-                [branch.type_of(value.name) for value in graph.output]
-                for graph, branch in zip(graphs, branches, strict=True)
-            ]
-            return [either(pair, "the branches of If differ") for pair in zip(*results, strict=False)]
-        run = self._loop if node.op_type == "Loop" else self._scan
-        body, found = run(node, graphs[0], attributes, scope)
-        scope.children[index, 0] = body
+
+        def branch(graph: GraphProto, inputs: Mapping[str, TensorType]) -> Scope:
+            inner = Scope(scope)
+            for value in graph.input:
+                inner.types[value.name] = inputs.get(value.name) or self.from_proto(value.type)
+            self.infer_graph(graph, inner)
+            return inner
+
+        inner, found = infer_control_flow(node, graphs, attributes, scope, branch, self.unknown)
+        scope.children.update({(index, k): each for k, each in enumerate(inner)})
         return found
-
-    def _branch(self, graph: GraphProto, scope: Scope, inputs: Mapping[str, TensorType]) -> Scope:
-        inner = Scope(scope)
-        for value in graph.input:
-            inner.types[value.name] = inputs.get(value.name) or self.from_proto(value.type)
-        self.infer_graph(graph, inner)
-        return inner
-
-    def _loop(
-        self, node: NodeProto, body: GraphProto, _: Mapping[str, Any], scope: Scope
-    ) -> tuple[Scope, list[Partial]]:
-        carried = [scope.type_of(name) for name in node.input[2:]]
-        count = len(carried)
-        inputs = {body.input[0].name: TensorType(TensorProto.INT64, ()), body.input[1].name: TensorType(9, ())}
-        for value, kind in zip(body.input[2:], carried, strict=False):
-            if kind is not None:
-                inputs[value.name] = kind
-        inner = self._branch(body, scope, inputs)
-        outputs = [inner.type_of(value.name) for value in body.output[1:]]
-        # A carried value that changes shape has no one shape: go through the body again without assuming one. Others
-        # may follow from it, so until nothing changes; each time at least one dimension more is open.
-        while True:
-            wider = {
-                value.name: self._widened(inputs[value.name], after)
-                for value, after in zip(body.input[2:], outputs, strict=False)
-                if value.name in inputs and after is not None
-            }
-            if all(kind is inputs[name] for name, kind in wider.items()):
-                break
-            inputs.update(wider)
-            inner = self._branch(body, scope, inputs)
-            outputs = [inner.type_of(value.name) for value in body.output[1:]]
-        trips = scope.value_of(node.input[0]) if node.input and node.input[0] else None
-        # A count is the number of iterations only if nothing can end the loop early.
-        certain = trips is not None and len(node.input) > 1 and not node.input[1]
-        length: Dim | None = trips.item(0) if certain and trips is not None else None
-        reason = "the number of iterations is not known"
-        # It may not run at all, and then hands on what it was given.
-        found = [
-            either([before, after], _CHANGES) if before is not None else partial_of(after)
-            for before, after in zip(carried, outputs[:count], strict=False)
-        ]
-        found += [
-            Partial(kind.elem_type, None if kind.shape is None else (length, *kind.shape), reason)
-            if kind
-            else Partial(0, None, reason)
-            for kind in outputs[count:]
-        ]
-        return inner, found
-
-    def _scan(
-        self, node: NodeProto, body: GraphProto, attributes: Mapping[str, Any], scope: Scope
-    ) -> tuple[Scope, list[Partial]]:
-        scanned = attributes["num_scan_inputs"]
-        states = len(node.input) - scanned
-        axes = attributes.get("scan_input_axes") or [0] * scanned
-        inputs, length = {}, None
-        for position, (value, name) in enumerate(zip(body.input, node.input, strict=False)):
-            kind = scope.type_of(name)
-            if kind is not None and position >= states and kind.shape is not None:
-                axis = axes[position - states] % len(kind.shape)
-                length = kind.shape[axis]
-                kind = TensorType(kind.elem_type, (*kind.shape[:axis], *kind.shape[axis + 1 :]))
-            if kind is not None:
-                inputs[value.name] = kind
-        inner = self._branch(body, scope, inputs)
-        outputs = [inner.type_of(value.name) for value in body.output]
-        out_axes = attributes.get("scan_output_axes") or [0] * (len(outputs) - states)
-        found = [partial_of(kind) for kind in outputs[:states]]
-        for kind, axis in zip(outputs[states:], out_axes, strict=False):
-            if kind is None or kind.shape is None:
-                found.append(Partial(kind.elem_type if kind else 0, None))
-            else:
-                at = axis % (len(kind.shape) + 1)
-                found.append(Partial(kind.elem_type, (*kind.shape[:at], length, *kind.shape[at:])))
-        return inner, found
-
-    def _widened(self, before: TensorType, after: TensorType) -> TensorType:
-        """`before` with every dimension open that `after` changes; `before` itself if there is none."""
-        if before.shape is None or before.shape == after.shape:
-            return before
-        if after.shape is None or len(after.shape) != len(before.shape):
-            return TensorType(before.elem_type, None, _CHANGES)
-        pairs = list(zip(before.shape, after.shape, strict=True))
-        if all(a == b or _is_open(a) for a, b in pairs):
-            return before
-        return TensorType(
-            before.elem_type, tuple(a if a == b or _is_open(a) else self.unknown(_CHANGES) for a, b in pairs)
-        )
-
-
-_CHANGES = "it changes from one iteration to the next"
-
-
-def _is_open(dim: Dim) -> bool:
-    return isinstance(dim, Expr) and str(dim).startswith("?") and dim == symbol(str(dim))
 
 
 def topological(graph: GraphProto) -> Iterable[int]:
@@ -431,6 +349,14 @@ def _output_type(node: NodeProto, first: int) -> int:
     """Element type of an operator ONNX has no schema for: that of its first input, quantised products excepted."""
     floats = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DequantizeLinear")
     return TensorProto.FLOAT if node.op_type in floats else first
+
+
+def _label(node: NodeProto) -> str:
+    return f"{node.op_type} '{node.name}'" if node.name else node.op_type
+
+
+def _numeric(shape: Sequence[Dim] | None) -> bool:
+    return shape is not None and all(isinstance(dim, int) for dim in shape)
 
 
 def _one_line(error: Exception) -> str:

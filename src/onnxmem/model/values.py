@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from onnxmem.model.dims import Dim, Expr, certainly_at_least, floor_div, maximum, minimum, product, total
+from onnxmem.model.comparing import certainly_at_least, maximum, minimum
+from onnxmem.model.dims import Dim, Expr, floor_div, product, total
 
 Value: TypeAlias = npt.NDArray[np.object_]
 Shape: TypeAlias = "tuple[Dim, ...] | None"

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from onnxmem.model.dtypes import dtype_name, tensor_bytes
-from onnxmem.model.load import external_location
+from onnxmem.model.external import external_location
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from onnx import TensorProto
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.files import replacing
-from onnxmem.model.load import all_tensors, external_location
+from onnxmem.model.external import external_location
+from onnxmem.model.load import all_tensors
 
 PREFIX = "prepacked_"
 # Kernels load packed weights with instructions that fault on anything less (64 bytes are one AVX-512 register).

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.folders import replacing_folder, sync, temporary_folder
 from onnxmem.measurement.feeds import Feeds, make_feeds
@@ -68,6 +69,7 @@ class _Request:
     feeds: Feeds
     order: str | None
     plans: tuple[Feeds, ...]
+    deadline: Deadline
     on_progress: OnProgress
 
     def report(self, stage: str, done: int = 0, total: int = 0) -> None:
@@ -87,7 +89,7 @@ def pack(
     inputs: str | os.PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
-    timeout: float = 600.0,
+    time_limit: float = 3600.0,
     on_progress: OnProgress | None = None,
 ) -> Packed:
     """Write a package of a model, checked to give the same outputs: `pack("model.onnx", "model.pack")`.
@@ -96,9 +98,10 @@ def pack(
     in fresh processes, on arrays from an .npz file or on inputs that are generated with these shapes, ranges and seed.
     With `order` ("best", or another name of `onnxmem plan --order`) its nodes run in that order, if that needs less
     memory on these inputs than ONNX Runtime's own. For each combination of input shapes in `plans` the places of all
-    tensors are solved now, so that the first run of a planned session is already planned.
+    tensors are solved now, so that the first run of a planned session is already planned. All of it may take
+    `time_limit` seconds.
     """
-    source, target, chosen = Path(model), Path(folder), find_mode(mode)
+    source, target, chosen, deadline = Path(model), Path(folder), find_mode(mode), Deadline(time_limit)
     _check_target(target, force=force)
     if chosen.form == "any":
         names = ", ".join(mode.name for mode in PACKABLE)
@@ -118,7 +121,6 @@ def pack(
         ranges=ranges or {},
         seed=seed,
         runs=1,
-        timeout=timeout,
     )
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
@@ -131,6 +133,7 @@ def pack(
         feeds=feeds,
         order=order,
         plans=_plan_feeds(signature, scenario, feeds, plans),
+        deadline=deadline,
         on_progress=on_progress or (lambda _: None),
     )
     _check_room(request)
@@ -150,7 +153,7 @@ def repack(
     inputs: str | os.PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
-    timeout: float = 600.0,
+    time_limit: float = 3600.0,
     on_progress: OnProgress | None = None,
 ) -> Packed:
     """Make a package again for this ONNX Runtime and CPU, in its mode and order and with plans for the same shapes.
@@ -161,7 +164,7 @@ def repack(
     source = Path(manifest.source.path if model is None else model)
     if not source.is_file():
         raise UsageError(
-            f"the model that '{folder}' was made from is not at '{source}' any more", hint="say where it is now"
+            f"the model that '{folder}' was made from is not at '{source}' any more", hint="give its new path"
         )
     if model is None and hash_file(source).sha256 != manifest.source.files[0].sha256:
         raise UsageError(
@@ -187,7 +190,7 @@ def repack(
         inputs=inputs,
         ranges=ranges,
         seed=seed,
-        timeout=timeout,
+        time_limit=time_limit,
         on_progress=on_progress,
     )
 
@@ -296,8 +299,8 @@ def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | Non
             plain=plain,
             feeds=request.feeds.save(folder),
             shapes={name: array.shape for name, array in request.feeds.arrays.items()},
-            seconds=ORDER_SECONDS,
-            timeout=request.scenario.timeout,
+            seconds=min(ORDER_SECONDS, request.deadline.left),
+            timeout=request.deadline.left,
             on_stage=request.report,
         )
 
@@ -311,8 +314,9 @@ def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[Packe
         shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in feeds.arrays.items())
         request.report(f"planning a run with {shapes or 'no inputs'}")
         with temporary_folder() as folder:
-            saved, timeout = feeds.save(folder), request.scenario.timeout + PLAN_SECONDS
-            plans.append(record_plan(model, loaded, saved, seconds=PLAN_SECONDS, timeout=timeout))
+            seconds = min(PLAN_SECONDS, request.deadline.left)
+            timeout = request.deadline.left
+            plans.append(record_plan(model, loaded, feeds.save(folder), seconds=seconds, timeout=timeout))
     (model.parent / PLANS).write_text(json.dumps(plans))
     return tuple(
         PackedPlan(
@@ -362,7 +366,7 @@ def _check_outputs(request: _Request, packed: Path, settings: LoadSettings) -> V
 def _run(request: _Request, stage: str, task: Task) -> str:
     """The hash of the outputs."""
     request.report(stage)
-    trial = with_hint(run_trial(task, timeout=request.scenario.timeout), request.feeds.described())
+    trial = with_hint(run_trial(task, timeout=request.deadline.left), request.feeds.described())
     if not trial.verdict.ok:
         raise _failure(trial.verdict, stage, original=task.model == str(request.source))
     if len(set(trial.outputs)) > 1:

@@ -19,7 +19,7 @@ from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.system import System, read_system
 from onnxmem.releasing.release import Released, amount, release
 from onnxmem.result import Result
-from onnxmem.session.isolated.worker import said
+from onnxmem.session.isolated.worker import error_text
 from onnxmem.units import format_percent, format_times
 from onnxmem.unknown import Bytes, Unknown, combine, subtract
 
@@ -182,7 +182,7 @@ def _load_and_run(scenario: Scenario, feeds: Mapping[str, Any]) -> tuple[Reading
         for _ in range(scenario.runs):
             session.run(None, dict(feeds))
     except Exception as error:  # onnxruntime raises a dozen classes of its own
-        raise ModelError(f"ONNX Runtime cannot run '{scenario.model.name}': {said(error)}") from error
+        raise ModelError(f"ONNX Runtime cannot run '{scenario.model.name}': {error_text(error)}") from error
     return before, session
 
 

@@ -8,29 +8,22 @@ steps: that is the short form.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 from operator import ge
+from typing import TypeVar
 
-from onnxmem.model.dims import (
-    Dim,
-    Expr,
-    FloorDiv,
-    Symbol,
-    certainly_at_least,
-    evaluate,
-    format_terms,
-    substitute,
-    symbol,
-    symbols_of,
-)
+from onnxmem.deadline import Deadline
+from onnxmem.model.comparing import certainly_at_least, evaluate, evaluate_range, substitute
+from onnxmem.model.dims import Dim, Expr, FloorDiv, Symbol, format_terms, symbol, symbols_of
 from onnxmem.schedule.timeline import Timeline
 
+_Item = TypeVar("_Item")
+
 _LARGEST_MULTIPLE = 4096
-_SCANNED = 4096
+_SCANNED = range(1, 4096)
 # Large first: the likely largest is looked at first, and most others are compared with it only.
 _TRIED = (224, 64, 1000, 7, 3, 1, 2)
 
@@ -77,26 +70,32 @@ def peak_formula(timeline: Timeline, *, time_limit: float = 10.0) -> Formula | N
     names = tuple(sorted(timeline.symbols))
     if not names:
         return None
-    deadline = time.monotonic() + time_limit
+    deadline = Deadline(max(time_limit, 0.01))
     try:
         general = _undominated(timeline.live(), deadline)
         multiples = _multiples(general, names)
         scaled = {name: symbol(name) * m for name, m in multiples.items()}
-        short = _undominated([substitute(dim, scaled) for dim in general], deadline)
-        return Formula(names, tuple(general), multiples, _pieces(short, multiples))
+        short = _undominated(_timely((substitute(dim, scaled) for dim in general), deadline), deadline)
+        return Formula(names, tuple(general), multiples, _pieces(short, multiples, deadline))
     except TimeoutError:
         return None
 
 
-def _undominated(dims: Iterable[Dim], deadline: float) -> list[Dim]:
+def _timely(items: Iterable[_Item], deadline: Deadline) -> Iterator[_Item]:
+    """The same items, as long as there is time."""
+    for item in items:
+        if deadline.passed:
+            raise TimeoutError
+        yield item
+
+
+def _undominated(dims: Iterable[Dim], deadline: Deadline) -> list[Dim]:
     """Those of which none is proven to be at most another."""
     # A few values tell which proofs are worth trying: nothing is proven at most what is smaller somewhere.
-    values = {dim: tuple(_at(dim, number) for number in _TRIED) for dim in set(dims)}
+    values = {dim: tuple(_at(dim, number) for number in _TRIED) for dim in _timely(set(dims), deadline)}
     kept: list[Dim] = []
     for dim in sorted(values, key=lambda dim: (*(-value for value in values[dim]), str(dim))):
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        larger = (other for other in kept if all(map(ge, values[other], values[dim])))
+        larger = (other for other in _timely(kept, deadline) if all(map(ge, values[other], values[dim])))
         if not any(certainly_at_least(other, dim) for other in larger):
             kept.append(dim)
     return kept
@@ -133,7 +132,7 @@ def _floors(dims: Iterable[Dim]) -> Iterable[tuple[Expr, int]]:
                     yield atom.dividend, atom.divisor
 
 
-def _pieces(short: Sequence[Dim], multiples: Mapping[str, int]) -> tuple[Piece, ...]:
+def _pieces(short: Sequence[Dim], multiples: Mapping[str, int], deadline: Deadline) -> tuple[Piece, ...]:
     """The polynomials in the original dimensions, with the range of each where there is only one dimension."""
     texts = {dim: _in_original(dim, multiples) for dim in short}
     if len(short) == 1:
@@ -143,9 +142,10 @@ def _pieces(short: Sequence[Dim], multiples: Mapping[str, int]) -> tuple[Piece, 
         return tuple(Piece(texts[dim], None, None) for dim in short)
     (name,) = names
     winners: list[tuple[Dim, int]] = []
-    for number in range(1, _SCANNED):
-        best = max(short, key=lambda dim: evaluate(dim, {name: number}))
-        if not winners or evaluate(winners[-1][0], {name: number}) < evaluate(best, {name: number}):
+    sizes = {dim: evaluate_range(dim, name, _SCANNED) for dim in _timely(short, deadline)}
+    for place, number in enumerate(_SCANNED):
+        best = max(short, key=lambda dim: sizes[dim][place])
+        if not winners or sizes[winners[-1][0]][place] < sizes[best][place]:
             winners.append((best, number))
     # Beyond what was scanned, the last winner must be proven to stay ahead; otherwise claim no ranges.
     last, since = winners[-1]

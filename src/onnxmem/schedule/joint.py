@@ -27,7 +27,7 @@ from onnxmem.model.model import Model
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.strategies import JOINT, solve
 from onnxmem.placement.validate import validate_plan
-from onnxmem.schedule.scheduled import Question, Scheduled, dimensions_of, graph_of, problem_of
+from onnxmem.schedule.scheduled import Question, Scheduled, numbered_graph, problem_of
 from onnxmem.schedule.search import OrderResult, best_order
 from onnxmem.schedule.storages import memory_of
 from onnxmem.schedule.timeline import lay_out
@@ -62,8 +62,7 @@ def plan_jointly(
     model: Model, question: Question, deadline: Deadline, capacity: int | None = None
 ) -> tuple[Scheduled, Plan]:
     """A small model laid out in the order that needs the smallest arena, and the plan of that arena."""
-    given, assumed = dimensions_of(model, question)
-    graph = graph_of(model, question, {**given, **assumed}, deadline)
+    graph, given, assumed = numbered_graph(model, question, deadline)
     if question.order not in ("ort-default", "best"):
         raise UsageError(f"strategy '{JOINT}' chooses the order itself, so it cannot be '{question.order}'")
     hint = "the strategy 'best' with the order 'best' searches for one after the other"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onnxmem.deadline import Deadline
-from onnxmem.errors import UsageError
+from onnxmem.errors import ImpossibleShapes, UsageError
 from onnxmem.model.bindings import bind, default_dimensions
 from onnxmem.model.graph import Graph
 from onnxmem.model.model import Model
@@ -63,18 +63,26 @@ class Scheduled:
 def schedule(model: Model, question: Question, deadline: Deadline | None = None) -> Scheduled:
     """Read the graph at the sizes asked for (defaults where nothing is said) and lay it out in time."""
     deadline = deadline or Deadline(question.time_limit)
-    given, assumed = dimensions_of(model, question)
-    graph = graph_of(model, question, {**given, **assumed}, deadline)
+    graph, given, assumed = numbered_graph(model, question, deadline)
     timeline = lay_out(
         graph, question.order, question.rules, time_limit=deadline.share(ORDER_SHARE), seed=question.seed
     )
     return Scheduled(model, graph, timeline, problem_of(timeline, question.alignment), given, assumed)
 
 
-def dimensions_of(model: Model, question: Question) -> tuple[dict[str, int], dict[str, int]]:
-    """The free dimensions that the question decides, and what is assumed for the others."""
+def numbered_graph(
+    model: Model, question: Question, deadline: Deadline
+) -> tuple[Graph, dict[str, int], dict[str, int]]:
+    """The graph with a number for every dimension: those that the question decides, and what is assumed for others."""
     given = bind(model.inputs, shapes=question.shapes, dims=question.dims)
-    return given, {name: n for name, n in default_dimensions(model.inputs).items() if name not in given}
+    assumed = {name: n for name, n in default_dimensions(model.inputs).items() if name not in given}
+    try:
+        return graph_of(model, question, {**given, **assumed}, deadline), given, assumed
+    except ImpossibleShapes as error:
+        if assumed:
+            listed = ", ".join(f"{name}={number}" for name, number in assumed.items())
+            error.hint = f"{listed} was assumed; give what suits the model, as in --dim {next(iter(assumed))}=N"
+        raise
 
 
 def problem_of(timeline: Timeline, alignment: int) -> Problem:

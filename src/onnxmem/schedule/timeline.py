@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onnxmem.errors import ModelError
-from onnxmem.model.dims import Dim, evaluate, symbols_of, total
+from onnxmem.model.comparing import evaluate
+from onnxmem.model.dims import Dim, symbols_of, total
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.schedule.orders import find_order
 from onnxmem.schedule.search import OrderResult

@@ -3,17 +3,22 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from onnxmem import zoo
-from onnxmem.errors import PlanError, UsageError
+from onnxmem.errors import ImpossibleShapes, PlanError, UsageError
 from onnxmem.estimation.estimate import Estimate, estimate
 from onnxmem.estimation.planning import Planning, plan
 from onnxmem.model.model import Model
 from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.placement.table import write_problem
 from onnxmem.placement.validate import validate_plan
+from tests.helpers import model_of
+
+node = helper.make_node
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +129,32 @@ def test_model_decides_order_and_placement_together() -> None:
 def test_model_says_what_it_cannot_do() -> None:
     with pytest.raises(PlanError, match=r"out of reach for .* nodes: 100 are its limit"):
         plan(Model.of(zoo.build("densenet121"), "net"), strategy="model")
+
+
+def two_paths() -> Model:
+    """Halves that are rounded up on one way and down on the other: they meet only if the size is even."""
+    nodes = [
+        node("MaxPool", ["x"], ["up"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+        node("MaxPool", ["x"], ["down"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Add", ["up", "down"], ["y"], name="meet"),
+    ]
+    return Model.of(model_of(nodes, {"x": (1, 1, "H", "H")}, ["y"]), "two.onnx")
+
+
+def test_shapes_that_contradict_the_model_are_refused_before_anything_is_called_optimal() -> None:
+    model = two_paths()
+    assert estimate(model, dims={"H": 64}).best.optimal
+    for ask in (estimate, plan):
+        with pytest.raises(ImpossibleShapes, match="Add 'meet' cannot take inputs of 1×1×33×33, 1×1×32×32") as caught:
+            ask(model, dims={"H": 65})
+        assert caught.value.exit_code == 3
+        assert "x 1×1×65×65" in caught.value.hint
+
+
+def test_an_assumption_that_contradicts_the_model_is_named() -> None:
+    nodes = [node("Add", ["x", "bias"], ["y"])]
+    model = Model.of(model_of(nodes, {"x": ("N", "S")}, ["y"], {"bias": np.ones(100, np.float32)}), "fixed.onnx")
+    with pytest.raises(ImpossibleShapes) as caught:
+        estimate(model)
+    assert caught.value.hint.startswith("N=1, S=128 was assumed")
+    assert estimate(model, dims={"S": 100}).best.optimal

@@ -9,21 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxmem.model.dims import (
-    Dim,
-    Expr,
-    ceil_div,
-    certainly_at_least,
-    evaluate,
-    floor_div,
-    maximum,
-    minimum,
-    product,
-    substitute,
-    symbol,
-    symbols_of,
-    total,
-)
+from onnxmem.model.comparing import certainly_at_least, evaluate, evaluate_range, maximum, minimum, substitute
+from onnxmem.model.dims import Dim, Expr, ceil_div, floor_div, product, symbol, symbols_of, total
 
 H, W, N = symbol("H"), symbol("W"), symbol("N")
 NAMES = ("H", "W", "N")
@@ -180,3 +167,18 @@ def test_floors_within_floors_stay_fast() -> None:
     for _ in range(60):
         dim = (dim + W) // 2 + N // 3
     assert evaluate(dim, {"H": 7, "W": 5, "N": 9}) == 10
+
+
+def test_proofs_about_many_maxima_end() -> None:
+    """Every maximum is a case for each of its items: to try them all would take longer than anyone lives."""
+    left = total(maximum(H * k, W * W + k, N + 7 * k) for k in range(2, 60))
+    assert not certainly_at_least(left, total([*(H * k for k in range(2, 60)), W]))
+    assert certainly_at_least(maximum(H, W) + maximum(W, N), H + N)
+
+
+@given(st.integers(1, 50), st.integers(1, 9))
+def test_a_range_of_values_is_each_value(first: int, divisor: int) -> None:
+    dim = maximum(H * H - 40, ceil_div(H, divisor) * 3, 17) + 2**70 * H
+    numbers = range(first, first + 20)
+    assert evaluate_range(dim, "H", numbers) == [evaluate(dim, {"H": number}) for number in numbers]
+    assert evaluate_range(5, "H", numbers) == [5] * 20

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import real_models
 from onnxmem import zoo
 from onnxmem.model.bindings import bind
-from onnxmem.model.dims import evaluate
+from onnxmem.model.comparing import evaluate
 from onnxmem.model.graph import Graph, Tensor
 from onnxmem.model.model import Model
 from onnxmem.unknown import Unknown

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from onnxmem.model.dims import evaluate, symbols_of
+from onnxmem.model.comparing import evaluate
+from onnxmem.model.dims import symbols_of
 from onnxmem.model.model import Model
 from onnxmem.unknown import Unknown
 from tests.helpers import model_of, random_feeds, tensors_when_run

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from onnxmem import zoo
 from onnxmem.model.bindings import bind
-from onnxmem.model.dims import evaluate
+from onnxmem.model.comparing import evaluate
 from onnxmem.model.graph import Node
 from onnxmem.model.model import Model
 from onnxmem.schedule.inplace import aliased_input, overwritten_input

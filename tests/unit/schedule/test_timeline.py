@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from onnx import GraphProto, TensorProto, helper
 
-from onnxmem.model.dims import Dim, evaluate, symbol
+from onnxmem.model.comparing import evaluate
+from onnxmem.model.dims import Dim, symbol
 from onnxmem.model.graph import Graph
 from onnxmem.model.model import Model
 from onnxmem.schedule.orders import ORDERS

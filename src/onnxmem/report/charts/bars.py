@@ -1,113 +1,131 @@
-"""Bars: strategies against the bound, measurements side by side, candidates by input size."""
+"""Bars: how they are drawn; strategies against the bound, measurements side by side, candidates at one size."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onnxmem.errors import missing_extra
-from onnxmem.report.charts import theme
-from onnxmem.report.charts.layout import printable, shorten
+from onnxmem.report.charts.canvas import Canvas, Document, Row, unit_of
+from onnxmem.report.charts.layout import CHARACTER, printable, shorten
+from onnxmem.report.charts.theme import AT_PEAK, KINDS, LIGHT, SIZES, Theme
 from onnxmem.units import format_bytes
 
 if TYPE_CHECKING:
     import altair
 
 WIDTH, ROW = 640, 30
-_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
-Row = dict[str, Any]
-Document = Mapping[str, Any]
 
 
-def strategies(activations: Document, *, width: int = WIDTH) -> altair.LayerChart:
-    """How near does each strategy come to the lower bound?"""
-    alt, bound = _altair(), activations["lower_bound_bytes"]
-    plans = activations["strategies"]
-    rows = [
-        {
-            "name": _name(plan["name"]),
-            "bytes": plan["peak_bytes"],
-            "group": "optimal" if plan["optimal"] else "not proven optimal",
-        }
-        for plan in plans
-    ]
-    colours = {"optimal": theme.KINDS[2], "not proven optimal": theme.SIZES[1]}
-    bars = _Bars(alt, rows, colours, "peak of the arena")
-    rule = alt.Chart(alt.InlineData(values=[{"x": bound / bars.factor}]))
-    line = rule.mark_rule(stroke=theme.PEAK, strokeWidth=1.5, strokeDash=[5, 4], aria=False).encode(x="x:Q")
-    label = rule.mark_text(align="left", baseline="bottom", dx=3, dy=-4, fontSize=11, color=theme.PEAK, aria=False)
-    text = alt.value(f"lower bound {format_bytes(bound)}")
-    return bars.finish(line, label.encode(x="x:Q", y=alt.value(0), text=text), width=width)
+@dataclass(frozen=True)
+class Bars:
+    """Horizontal bars in bytes, from `x` to `x2`, each with a `name` and a `kind`, and what is written behind them."""
 
+    rows: list[Row]
+    notes: list[Row]
+    """At `x`, for the bar of this `name`, the `text`."""
+    colours: Mapping[str, str]
+    """Of the kinds."""
+    what: str
+    """The title of the axis, without its unit."""
+    row: int = ROW
+    grouped: bool = False
+    """Bars of one name lie below each other, not behind each other."""
+    legend: bool = False
+    """Needed only where the notes do not name the kinds."""
+    reach: float = 0
+    """How far the scale goes at least."""
+    ticked: bool = False
+    """The notes' places are marked."""
 
-def side_by_side(compared: Document, *, width: int = WIDTH) -> altair.LayerChart:
-    """Which of these took how much, in loading and in running?"""
-    rows: list[Row] = []
-    for bar in compared["bars"]:
-        for group, key in (("loading", "load_growth_bytes"), ("running", "run_growth_bytes")):
-            if bar[key] is not None:
-                rows.append({"name": _name(bar["name"]), "bytes": bar[key], "group": group})
-    colours = {"loading": theme.KINDS[0], "running": theme.KINDS[1]}
-    return _Bars(_altair(), rows, colours, "memory", grouped=True).finish(width=width)
-
-
-def by_size(comparison: Document, *, width: int = WIDTH) -> altair.LayerChart:
-    """Which candidate takes how much at which input size?"""
-    rows: list[Row] = []
-    candidates = [_name(candidate["name"]) for candidate in comparison["candidates"]]
-    for candidate, document in zip(candidates, comparison["candidates"], strict=True):
-        for point in document.get("inputs") or ():
-            if point.get("peak_rss_bytes") is not None:
-                value, shape = point["peak_rss_bytes"], point.get("shape")
-                name = "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
-                rows.append({"name": _name(name), "bytes": value, "group": candidate})
-    colours = {name: theme.KINDS[k % len(theme.KINDS)] for k, name in enumerate(dict.fromkeys(candidates))}
-    return _Bars(_altair(), rows, colours, "peak RSS", grouped=True).finish(width=width)
-
-
-class _Bars:
-    """Horizontal bars with their numbers at the end; grouped ones lie below each other."""
-
-    def __init__(self, alt: Any, rows: list[Row], colours: dict[str, str], what: str, *, grouped: bool = False) -> None:
-        self.alt = alt
-        top = max((row["bytes"] for row in rows), default=1) or 1
-        self.factor, unit = next(pair for pair in _UNITS if top >= pair[0])
-        rows = [{**row, "x": row["bytes"] / self.factor, "text": format_bytes(row["bytes"])} for row in rows]
-        names = list(dict.fromkeys(row["name"] for row in rows))
-        shown = {group: colour for group, colour in colours.items() if any(row["group"] == group for row in rows)}
-        legend = alt.Legend(title=None, orient="bottom", symbolType="square", direction="horizontal", labelLimit=300)
-        scale = alt.Scale(domain=[0, top * 1.18 / self.factor], nice=False)
-        axis = alt.Axis(title=None, ticks=False, domain=False, labelColor=theme.INK, labelFontSize=12, labelPadding=8,
-                        labelLimit=240)  # fmt: skip
+    def draw(self, canvas: Canvas) -> Any:
+        """The bars on a canvas, and what is written behind them."""
+        alt, notes = canvas.alt, self.notes
+        top = max([*(row["x2"] for row in self.rows), *(note["x"] for note in notes), self.reach, 1])
+        # Room for what is written behind the longest bars, which are not always those with the longest notes.
+        rooms = ((note["x"], max(canvas.width - 12 - len(note["text"]) * CHARACTER, 40)) for note in notes)
+        end = canvas.reach(max([top * 1.02, *(x * canvas.width / room for x, room in rooms)]))
+        factor, unit = unit_of(top)
+        names = list(dict.fromkeys(row["name"] for row in (*self.rows, *notes)))
+        kinds = [kind for kind in self.colours if any(row["kind"] == kind for row in self.rows)]
+        axis = alt.Axis(title=None, ticks=False, domain=False, labelColor=canvas.theme.ink, labelFontSize=12,
+                        labelPadding=8, labelLimit=240 if canvas.width > 400 else 110)  # fmt: skip
+        scale = alt.Scale(domain=[0, end / factor], nice=False)
+        below = alt.Axis(title=f"{self.what} ({unit})", tickCount=max(canvas.width // 80, 3))
         place: Row = {
-            "x": alt.X("x:Q", scale=scale, axis=alt.Axis(title=f"{what} ({unit})", tickCount=8)),
+            "x": alt.X("x:Q", scale=scale, axis=below),
             "y": alt.Y("name:N", sort=names, axis=axis),
         }
-        lanes = 1
-        if grouped:
-            lanes = len(shown)
-            place["yOffset"] = alt.YOffset("group:N", sort=list(shown))
-        self.height = max(len(names), 1) * (ROW if lanes == 1 else 12 + 20 * lanes)
-        base = alt.Chart(alt.InlineData(values=rows))
-        colour = alt.Color("group:N", scale=alt.Scale(domain=list(shown), range=list(shown.values())), legend=legend)
-        mark = {"height": ROW - 11} if lanes == 1 else {}
-        self.layers = [
-            base.mark_bar(aria=False, **mark).encode(**place, color=colour),
-            base.mark_text(align="left", dx=6, fontSize=11, color=theme.INK, aria=False).encode(**place, text="text:N"),
+        if self.grouped:
+            place["yOffset"] = alt.YOffset("kind:N", sort=kinds)
+        height = max(len(names), 1) * (12 + 20 * len(kinds) if self.grouped else self.row)
+        thickness = {} if self.grouped else {"height": round(self.row * 0.63)}
+        colour = canvas.colour("kind", {kind: self.colours[kind] for kind in kinds}, legend=self.legend)
+        rows, notes = ([{**row, **{k: row[k] / factor for k in ("x", "x2") if k in row}} for row in each]
+                       for each in (self.rows, notes))  # fmt: skip
+        bars = canvas.rows(rows).mark_bar(aria=False, stroke=canvas.theme.paper, strokeWidth=0.6, **thickness)
+        layers = [
+            bars.encode(**place, x2="x2", color=colour, tooltip=[f"{key}:N" for key in ("name", "kind", "size")]),
+            *canvas.budget_line(end, canvas.width, across=True),
         ]
+        if self.ticked:
+            ticks = canvas.rows(notes).mark_tick(thickness=2, size=self.row - 5, color=canvas.theme.peak, aria=False)
+            layers.append(ticks.encode(**place))
+        # Written twice, first as a broad edge in the colour of the paper: a line behind would strike it out.
+        for edge in ({"stroke": canvas.theme.paper, "strokeWidth": 4}, {}):
+            layers.append(canvas.text(notes, align="left", dx=7, **edge).encode(**place, text="text:N"))
+        return alt.layer(*layers).properties(width=canvas.width, height=height)
 
-    def finish(self, *more: Any, width: int = WIDTH) -> altair.LayerChart:
-        chart = self.alt.layer(*self.layers, *more).properties(width=width, height=self.height, background=theme.PAPER)
-        styled: altair.LayerChart = theme.styled(chart)
-        return styled
+
+def bar(name: str, kind: str, begin: float, size: float) -> Row:
+    """One row of `Bars`."""
+    return {"name": name, "kind": kind, "x": begin, "x2": begin + size, "size": format_bytes(size)}
 
 
-def _altair() -> Any:
-    try:
-        import altair  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_extra("altair", "report") from error
-    return altair
+def strategies(
+    activations: Document, *, width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
+) -> altair.LayerChart:
+    """How near does each strategy come to the lower bound?"""
+    canvas = Canvas.of(width, theme, budget, activations["lower_bound_bytes"], "lower bound")
+    rows, notes = [], []
+    for plan in activations["strategies"]:
+        kind, size = "optimal" if plan["optimal"] else "not proven optimal", plan["peak_bytes"]
+        rows.append(bar(_name(plan["name"]), kind, 0, size))
+        text = f"{format_bytes(size)}{', optimal' if plan['optimal'] else ''}"
+        notes.append({"name": _name(plan["name"]), "x": size, "text": text})
+    colours = {"optimal": KINDS[2], "not proven optimal": SIZES[1]}
+    drawn: altair.LayerChart = canvas.finish(Bars(rows, notes, colours, "peak of the arena").draw(canvas))
+    return drawn
+
+
+def side_by_side(
+    compared: Document, *, width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
+) -> altair.LayerChart:
+    """Which of these took how much, in loading and in running?"""
+    canvas = Canvas.of(width, theme, budget, compared.get("budget_bytes"))
+    rows, notes = [], []
+    for each in compared["bars"]:
+        for kind, key in (("loading", "load_growth_bytes"), ("running", "run_growth_bytes")):
+            if (size := each[key]) is not None:
+                rows.append(bar(_name(each["name"]), kind, 0, size))
+                notes.append({"name": _name(each["name"]), "kind": kind, "x": size,
+                              "text": f"{format_bytes(size)} {kind}"})  # fmt: skip
+    colours = {"loading": SIZES[1], "running": AT_PEAK}
+    drawn: altair.LayerChart = canvas.finish(Bars(rows, notes, colours, "memory", grouped=True).draw(canvas))
+    return drawn
+
+
+def at_one_size(comparison: Document, canvas: Canvas) -> Any:
+    """Which candidate takes how much, at the one size that was measured?"""
+    rows, notes = [], []
+    for number, candidate in enumerate(comparison["candidates"], start=1):
+        for point in candidate.get("inputs") or ():
+            if (size := point.get("peak_rss_bytes")) is not None:
+                # Names are the reader's only key: two that look alike after shortening would be one bar.
+                name = f"{number}. {_name(candidate['name'])}"
+                rows.append(bar(name, "peak RSS", 0, size))
+                notes.append({"name": name, "x": size, "text": format_bytes(size)})
+    return Bars(rows, notes, {"peak RSS": SIZES[1]}, "peak RSS").draw(canvas)
 
 
 def _name(text: object) -> str:

@@ -1,31 +1,31 @@
-"""What the memory map says about each buffer: its rectangle, its group and colour, its tooltip."""
+"""What the memory map says about each buffer: its rectangle, its group and colour, where it comes from and goes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from onnxmem.errors import UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.report.charts import theme
-from onnxmem.report.charts.layout import Boxes, Frame, clumps, printable, shorten
+from onnxmem.report.charts.canvas import Document, Row
+from onnxmem.report.charts.layout import Boxes, Frame, clumps, printable, shorten, thickened
 from onnxmem.units import format_bytes
 
 SINGLE = 2500  # where there are more buffers, the smallest of them are drawn together
-
-Row = dict[str, Any]
+AT_PEAK = "live at the peak step"
+TOLD = ("name", "kind", "shape", "size", "lifetime", "readers", "offset")
+_READERS = 6
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """A group for every buffer, the colours of the groups in legend order, and what the legend is about."""
+    """A group for every buffer, and the colours of the groups in legend order."""
 
     of: list[str]
     colours: dict[str, str]
-    title: str
 
 
 def by_size(plan: Plan) -> Grouping:
@@ -36,86 +36,83 @@ def by_size(plan: Plan) -> Grouping:
     bands = [f"below {texts[0]}", f"{texts[0]} up to {texts[1]}", f"{texts[1]} up to {texts[2]}", f"{texts[2]} or more"]
     sizes = plan.problem.footprints
     groups = [bands[band] for band in np.searchsorted(limits, sizes, side="right").tolist()]
-    at_peak = "live at the peak step"
     for index in plan.problem.live_at(plan.problem.peak_step[0]):
-        groups[index] = at_peak
-    colours = {at_peak: theme.AT_PEAK} | dict(zip(reversed(bands), reversed(theme.SIZES), strict=True))
+        groups[index] = AT_PEAK
+    colours = {AT_PEAK: theme.AT_PEAK} | dict(zip(reversed(bands), reversed(theme.SIZES), strict=True))
     present = set(groups)
-    return Grouping(groups, {group: colour for group, colour in colours.items() if group in present}, "buffers")
+    return Grouping(groups, {group: colour for group, colour in colours.items() if group in present})
 
 
-def by_kind(plan: Plan, kinds: Sequence[str]) -> Grouping:
-    """The kinds with the most bytes have a colour each, the rest share one."""
-    if len(kinds) != len(plan.problem):
-        raise UsageError(f"{len(kinds)} kinds were given for {len(plan.problem)} buffers")
-    clean = [shorten(printable(kind), 32) for kind in kinds]
-    totals: dict[str, int] = {}
-    for kind, size in zip(clean, plan.problem.sizes.tolist(), strict=True):
-        totals[kind] = totals.get(kind, 0) + size
-    ranked = sorted(totals, key=lambda kind: -totals[kind])
-    coloured = dict(zip(ranked, theme.KINDS, strict=False))
-    if rest := len(ranked) - len(coloured):
-        other = f"{rest} other kinds" if rest > 1 else ranked[-1]
-        coloured[other] = theme.OTHER
-        clean = [kind if kind in coloured else other for kind in clean]
-    return Grouping(clean, coloured, "kind")
-
-
-def rows(
-    plan: Plan,
-    frame: Frame,
-    grouping: Grouping,
-    *,
-    kinds: Sequence[str] | None = None,
-    step_names: Sequence[str] | None = None,
-    dims: Sequence[str] | None = None,
-) -> list[Row]:
+def rows(plan: Plan, frame: Frame, grouping: Grouping, about: Sequence[Document]) -> list[Row]:
     """One row per rectangle, in bytes: first the areas that stand for the smallest buffers, then the largest ones."""
-    problem, boxes = plan.problem, Boxes.of(plan, frame)
+    boxes = thickened(Boxes.of(plan, frame), frame)
     order = boxes.by_area()
     single, together = order[:SINGLE], order[SINGLE:]
     result: list[Row] = []
     if len(together):
         group = small_ones(len(together))
         grouping.colours[group] = theme.TOGETHER
-        for left, right, bottom, top in clumps(boxes, together, frame):
-            across = {"x": frame.first + left / frame.step, "x2": frame.first + right / frame.step}
-            up = {"y": bottom / frame.byte, "y2": top / frame.byte}
-            result.append({**across, **up, "group": group, "edge": 0, "name": group})
-    width, height = boxes.right - boxes.left, boxes.top - boxes.bottom
+        result += [frame.row(*clump) | {"group": group, "edge": 0, "name": group, "hover": group}
+                   for clump in clumps(boxes, together, frame)]  # fmt: skip
     for index in single.tolist():
-        buffer, offset = problem[index], int(plan.offsets[index])
-        thin = min(width[index], height[index])
-        row: Row = {
-            "x": buffer.lower,
-            "x2": buffer.upper,
-            "y": float(offset),
-            "y2": float(offset) + float(problem.footprints[index]),
-            "pixels": (float(width[index]), float(height[index])),
-            "group": grouping.of[index],
-            # An edge as wide as its rectangle would paint it over.
-            "edge": 0.8 if thin >= 4 else 0.4 if thin >= 1.5 else 0,
-            "name": shorten(printable(buffer.id), 120),
-            "bytes": buffer.size,
-            "size": f"{format_bytes(buffer.size)} ({buffer.size:,} bytes)",
-            "lifetime": f"step {step(buffer.lower, step_names)} up to {step(buffer.upper, step_names)}",
-            "offset": f"{format_bytes(offset)} ({offset:,} bytes)",
-        }
-        if kinds is not None:
-            row["kind"] = shorten(printable(kinds[index]), 60)
-        if dims is not None:
-            row["dims"] = shorten(printable(dims[index]), 60)
-        result.append(row)
+        box = [float(side[index]) for side in (boxes.left, boxes.right, boxes.bottom, boxes.top)]
+        pixels = (box[1] - box[0], box[3] - box[2])
+        row = frame.row(*box) | tell(about[index])
+        # An edge as wide as its rectangle would paint it over.
+        row |= {"group": grouping.of[index], "edge": 0.8 if min(pixels) >= 4 else 0.4 if min(pixels) >= 2.5 else 0}
+        result.append(row | {"pixels": pixels, "bytes": plan.problem[index].size})
     return result
+
+
+def details_of(plan: Plan, placement: Sequence[Document] | None) -> Sequence[Document]:
+    """One row per buffer, as documents have them under `placement`; made of the plan where there are none."""
+    if placement is None:
+        offsets = plan.offsets.tolist()
+        return [{"name": b.id, "bytes": b.size, "lower": b.lower, "upper": b.upper, "offset": offset}
+                for b, offset in zip(plan.problem, offsets, strict=True)]  # fmt: skip
+    if len(placement) != len(plan.problem):
+        raise UsageError(f"{len(placement)} rows were given for {len(plan.problem)} buffers")
+    return placement
+
+
+def tell(about: Document) -> dict[str, str]:
+    """What a reader learns about a buffer: by name for tooltips, and in lines under `hover`."""
+    size, offset = about["bytes"], about["offset"]
+    told = {
+        "name": shorten(printable(about["name"]), 120),
+        "size": f"{format_bytes(size)} ({size:,} bytes)",
+        "lifetime": lifetime(about),
+        "offset": f"{format_bytes(offset)} ({offset:,} bytes)",
+    }
+    if about.get("shape") is not None:
+        dims = "×".join("?" if dim is None else str(dim) for dim in about["shape"]) or "scalar"
+        told["shape"] = shorten(printable(f"{dims} {about.get('dtype') or ''}".strip()), 60)
+    if about.get("kind"):
+        told["kind"] = shorten(printable(str(about["kind"])), 60)
+    if readers := [shorten(printable(each), 40) for each in about.get("consumers") or ()]:
+        more = f" and {len(readers) - _READERS} more" if len(readers) > _READERS else ""
+        told["readers"] = ", ".join(readers[:_READERS]) + more
+    lines = [told["name"], ", ".join(told[key] for key in ("kind", "shape", "size") if key in told), told["lifetime"]]
+    lines += [f"read by {told['readers']}"] if "readers" in told else []
+    return told | {"hover": "\n".join([*lines, f"offset {told['offset']}"])}
+
+
+def lifetime(about: Document) -> str:
+    """From its producer to its last reader. `upper` is the first step without the buffer: no reader's step."""
+    first, last = about["lower"], about["upper"] - 1
+    producer, readers = about.get("producer"), about.get("consumers") or ()
+    begin = f"from {_step(producer, first)}" if producer else f"from step {first:,}"
+    if about.get("kind") == "output":
+        return f"{begin}, kept to the end as an output"
+    if readers:
+        return f"{begin} to its last reader, {_step(readers[-1], last)}"
+    return f"{begin} to its last reader at step {last:,}" if last > first else f"only at step {first:,}"
+
+
+def _step(label: object, number: int) -> str:
+    return f"{shorten(printable(str(label)), 40)} (step {number:,})"
 
 
 def small_ones(count: int) -> str:
     """The group of buffers that are drawn together."""
     return f"the {count:,} smallest, drawn together"
-
-
-def step(number: int, names: Sequence[str] | None) -> str:
-    """A step by number, and by name where it has one."""
-    if names is None or not 0 <= number < len(names) or not names[number]:
-        return f"{number:,}"
-    return f"{number:,} ({shorten(printable(names[number]), 40)})"

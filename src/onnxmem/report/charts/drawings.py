@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 DRAWINGS = {
     "memory map": "memory_map:placement_map",
+    "peak parts": "parts:peak_parts",
     "side by side": "bars:side_by_side",
     "sizes": "scaling:scaling_chart",
     "strategies": "bars:strategies",
@@ -22,7 +23,8 @@ DRAWINGS = {
 """Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
 
 
-NARROW = {"side by side": 230, "sizes": 250, "strategies": 210, "timeline": 240, "waterfall": 190, "workers": 170}
+NARROW = {"peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 210, "timeline": 240,
+          "waterfall": 190, "workers": 170}  # fmt: skip
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 

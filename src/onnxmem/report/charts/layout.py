@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,10 @@ FloatArray = npt.NDArray[np.float64]
 CHARACTER = 5.9
 LINE = 12.0
 CELL = 3.0
+# Sizes are digits, dots and spaces, narrower than names are.
+DIGIT = 5.2
+# Thinner than this nobody sees a rectangle, and wonders what its memory is.
+_THINNEST = (1.0, 2.0)
 
 # Exporters end nearly every tensor's name like this.
 _UNINFORMATIVE = re.compile(r"[_/]output_0$")
@@ -32,14 +37,20 @@ class Frame:
     height: float
 
     @classmethod
-    def around(cls, plan: Plan, width: float, height: float, *, headroom: float = 0.02) -> Frame:
-        """A frame that holds every buffer, and the capacity if that does not dwarf the plan."""
+    def around(cls, plan: Plan, width: float, height: float, *, top: float = 0) -> Frame:
+        """A frame that holds every buffer, and reaches up to `top` at least, with a little headroom."""
         problem = plan.problem
-        top = max(plan.peak, 1)
-        if problem.capacity is not None and problem.capacity <= 1.6 * top:
-            top = max(top, problem.capacity)
         first, last = (int(problem.lowers.min()), int(problem.uppers.max())) if len(problem) else (0, 1)
-        return cls(first, last, top * (1 + headroom), width, height)
+        return cls(first, last, max(plan.peak, top, 1) * 1.02, width, height)
+
+    def window(self, first: int, last: int, height: float) -> Frame:
+        """The same memory over fewer steps."""
+        return Frame(max(first, self.first), min(last, self.last), self.top, self.width, height)
+
+    def row(self, left: float, right: float, bottom: float, top: float) -> dict[str, Any]:
+        """A rectangle of pixels in steps and bytes."""
+        across = {"x": self.first + left / self.step, "x2": self.first + right / self.step}
+        return across | {"y": bottom / self.byte, "y2": top / self.byte}
 
     @property
     def step(self) -> float:
@@ -63,20 +74,32 @@ class Boxes:
 
     @classmethod
     def of(cls, plan: Plan, frame: Frame) -> Boxes:
-        """Where a plan's buffers lie in a frame."""
+        """Where a plan's buffers lie in a frame; what lies outside has no width."""
         problem, offsets = plan.problem, plan.offsets.astype(np.float64)
-        return cls(
-            (problem.lowers - frame.first).astype(np.float64) * frame.step,
-            (problem.uppers - frame.first).astype(np.float64) * frame.step,
-            offsets * frame.byte,
-            (offsets + problem.footprints) * frame.byte,
-        )
+        times = ((at - frame.first).astype(np.float64) * frame.step for at in (problem.lowers, problem.uppers))
+        left, right = (np.clip(edge, 0, frame.width) for edge in times)
+        return cls(left, right, offsets * frame.byte, (offsets + problem.footprints) * frame.byte)
 
     def by_area(self) -> npt.NDArray[np.int64]:
         """Indices of the boxes that cover anything, largest first."""
         area = (self.right - self.left) * (self.top - self.bottom)
         order = np.argsort(-area, kind="stable")
         return order[area[order] > 0]
+
+
+def thickened(boxes: Boxes, frame: Frame) -> Boxes:
+    """The same boxes, those that cover anything at least as wide and high as can be seen, within the frame."""
+
+    def widened(low: FloatArray, high: FloatArray, least: float, limit: float) -> tuple[FloatArray, FloatArray]:
+        thin = (high - low < least) & covering
+        begin = np.where(thin, np.clip((low + high - least) / 2, 0, limit - least), low)
+        return begin, np.where(thin, begin + least, high)
+
+    covering = (boxes.right > boxes.left) & (boxes.top > boxes.bottom)
+    wide, high = _THINNEST
+    return Boxes(
+        *widened(boxes.left, boxes.right, wide, frame.width), *widened(boxes.bottom, boxes.top, high, frame.height)
+    )
 
 
 def clumps(boxes: Boxes, which: npt.NDArray[np.int64], frame: Frame) -> list[tuple[float, float, float, float]]:
@@ -110,24 +133,28 @@ def clumps(boxes: Boxes, which: npt.NDArray[np.int64], frame: Frame) -> list[tup
 
 @dataclass(frozen=True)
 class Label:
-    """What is written into a rectangle; `upright` text runs upwards."""
+    """What is written into a rectangle; `upright` text runs upwards. Without room for a name, it is the size alone."""
 
     lines: tuple[str, ...]
     upright: bool
+    named: bool = True
 
 
 def label(name: str, size: str, width: float, height: float) -> Label | None:
     """Name and size as far as they fit a rectangle: both, on one line or two, or the size alone, or nothing."""
     name = _UNINFORMATIVE.sub("", name) or name
     ways = ((width, height, False), (height, width, True))
-    fitting = [(int((along - 6) / CHARACTER), across, upright) for along, across, upright in ways if across >= LINE]
-    for room, across, upright in fitting:
+    fitting = [way for way in ways if way[1] >= LINE]
+    for along, across, upright in fitting:
+        room = int((along - 6) / CHARACTER)
         beside = room - len(size) - 3
-        if beside >= min(len(name), 9):
+        two = across >= 2 * LINE + 4 and room >= max(len(size), min(len(name), 6))
+        if beside >= len(name) or (beside >= 9 and not two):
             return Label((f"{shorten_path(name, beside)} · {size}",), upright)
-        if across >= 2 * LINE + 4 and room >= max(len(size), min(len(name), 6)):
+        if two:
             return Label((shorten_path(name, room), size), upright)
-    return next((Label((size,), upright) for room, _, upright in fitting if room >= len(size)), None)
+    enough = len(size) * DIGIT + 6
+    return next((Label((size,), upright, False) for along, _, upright in fitting if along >= enough), None)
 
 
 def shorten(name: str, room: int) -> str:

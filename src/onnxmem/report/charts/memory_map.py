@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxmem.errors import UsageError, missing_extra
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
-from onnxmem.report.charts import buffers, theme
-from onnxmem.report.charts.layout import Frame, Profile, label, printable, shorten, spread
+from onnxmem.report.charts import buffers
+from onnxmem.report.charts.canvas import Canvas, Document, Row, unit_of
+from onnxmem.report.charts.layout import LINE, Frame, Label, Profile, label, printable, shorten, spread
+from onnxmem.report.charts.theme import LIGHT, SIZES, Theme, text_on
 from onnxmem.units import format_bytes
 
 if TYPE_CHECKING:
@@ -20,50 +21,48 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 840, 420
 STRIP = 64
 LABELS = 48
+_WINDOWS = (64, 48, 32, 24, 16, 12)
+"""So many steps around the peak may be enlarged."""
 
-_MIDDLE = {"baseline": "middle", "aria": False, "tooltip": None}
+_MIDDLE = {"baseline": "middle", "tooltip": None}
 
 
 def memory_map(
     plan: Plan,
     *,
     title: str = "",
-    kinds: Sequence[str] | None = None,
-    step_names: Sequence[str] | None = None,
-    dims: Sequence[str] | None = None,
+    placement: Sequence[Document] | None = None,
+    width: int = WIDTH,
+    budget: int | None = None,
+    theme: Theme = LIGHT,
 ) -> altair.VConcatChart:
     """Where does each buffer lie, and when? `title` names what was planned: "U-Net, depth-first order".
 
-    `kinds` (one per buffer) colours by kind; otherwise the buffers that make the peak stand out and the others are
-    shaded by size. `step_names` (one per step) and `dims` (one per buffer) enrich labels and tooltips.
+    The buffers that make the peak stand out, the others are shaded by size. `placement`: a document's rows, for shapes,
+    producers and readers. Where the peak is too brief for the names of its tensors, it is drawn once more, enlarged.
+    Without a budget, the problem's capacity is drawn.
     """
-    try:
-        import altair as alt  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_extra("altair", "report") from error
-    if dims is not None and len(dims) != len(plan.problem):
-        raise UsageError(f"{len(dims)} dims were given for {len(plan.problem)} buffers")
-
-    head = theme.heading(alt, shorten(printable(title), 100) or "Memory map", summary(plan))
-    parts = _Map(alt, plan) if plan.peak else None
-    views = parts.views(kinds, step_names, dims) if parts else [_message(alt, plan.problem)]
-    chart = alt.vconcat(*views, spacing=10, title=head, background=theme.PAPER, description=" ".join(summary(plan)))
-    styled: altair.VConcatChart = theme.styled(chart)
+    canvas = Canvas.of(width, theme, budget, plan.problem.capacity, "capacity")
+    about = buffers.details_of(plan, placement)
+    parts = _Map(canvas, plan, about) if plan.peak else None
+    views = parts.views() if parts else [_message(canvas, plan.problem)]
+    chart = canvas.alt.vconcat(*views, spacing=10)
+    drawn: altair.VConcatChart = canvas.finish(chart, title or "Memory map", summary(plan))
     if parts:
-        styled.datasets = parts.datasets
-    return styled
+        drawn.datasets = parts.datasets
+    return drawn
 
 
-def placement_map(document: Mapping[str, Any]) -> altair.VConcatChart:
+def placement_map(document: Document, **more: Any) -> altair.VConcatChart:
     """The map of a plan's JSON document, so that a saved plan is drawn as a fresh one is."""
-    return memory_map(plan_of(document))
+    return memory_map(plan_of(document), placement=document["placement"], **more)
 
 
-def plan_of(document: Mapping[str, Any]) -> Plan:
+def plan_of(document: Document) -> Plan:
     """The plan that a document holds."""
     rows = document["placement"]
-    buffers = (Buffer(row["name"], row["lower"], row["upper"], row["bytes"]) for row in rows)
-    problem = Problem.of(buffers, alignment=document["alignment"], capacity=document.get("capacity_bytes"))
+    placed = (Buffer(row["name"], row["lower"], row["upper"], row["bytes"]) for row in rows)
+    problem = Problem.of(placed, alignment=document["alignment"], capacity=document.get("capacity_bytes"))
     offsets = np.array([row["offset"] for row in rows], dtype=np.int64)
     bound = document["proven_bound_bytes"]
     return Plan(problem, offsets, document["strategy"], seconds=document["seconds"], proven_bound=bound)
@@ -82,54 +81,51 @@ def summary(plan: Plan) -> list[str]:
     first = f"{strategy}peak {format_bytes(plan.peak)}, {verdict}"
     if problem.capacity is not None:
         first += f"; {'fits' if plan.fits else 'does not fit'} into the capacity {format_bytes(problem.capacity)}"
-    return [first, f"{_count(len(problem), 'buffer')} over {_count(steps, 'step')}{reuse}"]
+    return [first, f"{count(len(problem), 'buffer')} over {count(steps, 'step')}{reuse}"]
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """1 buffer, 2 buffers."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _message(alt: Any, problem: Problem) -> Any:
+def _message(canvas: Canvas, problem: Problem) -> Any:
     text = "all buffers are empty: no memory is needed" if len(problem) else "no buffers: there is nothing to place"
-    place = {"x": alt.value(WIDTH / 2), "y": alt.value(HEIGHT / 2), "text": alt.value(text)}
-    chart = alt.Chart(alt.InlineData(values=[{}]), width=WIDTH, height=HEIGHT)
-    return chart.mark_text(fontSize=15, color=theme.MUTED).encode(**place)
+    value = canvas.alt.value
+    place = {"x": value(canvas.width / 2), "y": value(HEIGHT / 2), "text": value(text)}
+    written = canvas.text([{}], color=canvas.theme.muted, fontSize=15).encode(**place)
+    return written.properties(width=canvas.width, height=HEIGHT)
 
 
 class _Map:
-    """The parts of one map; they share the frame, the unit of its axis and the two scales."""
+    """The parts of one map; they share the scale of memory and its unit."""
 
-    def __init__(self, alt: Any, plan: Plan) -> None:
-        self.alt, self.plan = alt, plan
-        self.frame = Frame.around(plan, WIDTH, HEIGHT)
-        self.profile = Profile.of(plan)
+    def __init__(self, canvas: Canvas, plan: Plan, about: Sequence[Document]) -> None:
+        self.canvas, self.alt, self.plan, self.about = canvas, canvas.alt, plan, about
         # Named, because Altair copies and checks inline data again with every layer and configuration.
-        self.datasets: dict[str, list[buffers.Row]] = {}
-        units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
-        self.factor, unit = next(pair for pair in units if self.frame.top >= pair[0])
-        time = alt.Scale(domain=[self.frame.first, self.frame.last], nice=False, zero=False)
-        memory = alt.Scale(domain=[0, self.frame.top / self.factor], nice=False)
-        self.x = alt.X("x:Q", scale=time, axis=None)
-        self.y = alt.Y("y:Q", title=f"offset in the arena ({unit})", scale=memory, axis=alt.Axis(tickCount=8))
-        steps = alt.Axis(title="step", tickMinStep=1, format=",d", grid=False, tickCount=10)
-        self.strip_x = alt.X("x:Q", scale=time, axis=steps)
-        # Not stacked: two levels at one step are a step of the line, not a sum.
-        self.strip_y = alt.Y("y:Q", title=unit, scale=memory, axis=alt.Axis(tickCount=2), stack=None)
+        self.datasets: dict[str, list[Row]] = {}
+        self.frame = Frame.around(plan, canvas.width, HEIGHT, top=canvas.reach(plan.peak))
+        self.factor, self.unit = unit_of(self.frame.top)
+        self.memory = self.alt.Scale(domain=[0, self.frame.top / self.factor], nice=False)
 
-    def views(
-        self, kinds: Sequence[str] | None, step_names: Sequence[str] | None, dims: Sequence[str] | None
-    ) -> list[Any]:
-        """The map, and below it the strip of live bytes."""
-        grouping = buffers.by_size(self.plan) if kinds is None else buffers.by_kind(self.plan, kinds)
-        rows = buffers.rows(self.plan, self.frame, grouping, kinds=kinds, step_names=step_names, dims=dims)
-        upper = [*self.peak_step(step_names), self.rectangles(rows, grouping), *self.limits()]
-        upper += self.names(rows, grouping)
-        return [
-            self.alt.layer(*upper).properties(width=WIDTH, height=HEIGHT),
-            self.alt.layer(*self.live_bytes()).properties(width=WIDTH, height=STRIP),
-        ]
+    def views(self) -> list[Any]:
+        """The map, below it the strip of live bytes, and below that the peak enlarged if that is needed."""
+        grouping = buffers.by_size(self.plan)
+        at_peak = set(self.plan.problem.live_at(self.plan.problem.peak_step[0]))
+        whole = _View(self, self.frame, grouping, at_peak)
+        enlarged = None if whole.names_peak else self.enlarged(grouping, at_peak)
+        views = [whole.draw(), self.strip(enlarged.frame if enlarged else None)]
+        return [*views, enlarged.draw()] if enlarged else views
 
-    def chart(self, values: list[buffers.Row]) -> Any:
+    def enlarged(self, grouping: buffers.Grouping, at_peak: set[int]) -> _View | None:
+        """The steps around the peak, as many as leave room for the most of its names."""
+        at, views = self.plan.problem.peak_step[0], []
+        for steps in (steps for steps in _WINDOWS if steps < (self.frame.last - self.frame.first) * 0.8):
+            first = min(max(at - steps // 2, self.frame.first), self.frame.last - steps)
+            views.append(_View(self, self.frame.window(first, first + steps, HEIGHT * 0.8), grouping, at_peak))
+        return max(views, key=lambda view: view.whole_names, default=None)
+
+    def chart(self, values: list[Row]) -> Any:
         """A chart of rows whose heights are in bytes."""
         name = f"rows-{len(self.datasets)}"
         self.datasets[name] = [
@@ -137,15 +133,68 @@ class _Map:
         ]
         return self.alt.Chart(self.alt.NamedData(name))
 
-    def rectangles(self, rows: list[buffers.Row], grouping: buffers.Grouping) -> Any:
-        alt = self.alt
-        colours = alt.Scale(domain=list(grouping.colours), range=list(grouping.colours.values()))
-        legend = alt.Legend(title=grouping.title, orient="bottom", titleOrient="left", symbolType="square")
-        tooltip = [key for key in ("name", "kind", "dims", "size", "lifetime", "offset") if key in rows[-1]]
+    def time(self, frame: Frame, axis: Any) -> Any:
+        scale = self.alt.Scale(domain=[frame.first, frame.last], nice=False, zero=False)
+        return self.alt.X("x:Q", scale=scale, axis=axis)
+
+    def strip(self, enlarged: Frame | None) -> Any:
+        """The sum of live sizes over time, and which part of it is drawn once more below."""
+        steps = self.alt.Axis(title="step", tickMinStep=1, format=",d", grid=False, tickCount=self.canvas.width // 80)
+        x, profile = self.time(self.frame, steps), Profile.of(self.plan)
+        # Not stacked: two levels at one step are a step of the line, not a sum.
+        axis = self.alt.Axis(title=f"live ({self.unit})", tickCount=2)
+        y = self.alt.Y("y:Q", scale=self.memory, axis=axis, stack=None)
+        points = zip(profile.at.tolist(), profile.live.tolist(), strict=True)
+        area = self.chart([{"x": at, "y": level} for at, level in points])
+        layers = [area.mark_area(interpolate="step-after", color=SIZES[2], opacity=1, aria=False).encode(x=x, y=y)]
+        if enlarged:
+            value, muted = self.alt.value, self.canvas.theme.muted
+            edges = self.chart([{"x": enlarged.first}, {"x": enlarged.last}])
+            layers.append(edges.mark_rule(stroke=muted, strokeWidth=1.5, strokeDash=[2, 2], aria=False).encode(x=x))
+            text = self.canvas.text([{}], color=muted, align="left", dx=8, baseline="middle")
+            place = {"x": value(self.canvas.width), "y": value(STRIP / 2)}
+            layers.append(text.encode(**place, text=value("between the dashes:")))
+            layers.append(text.encode(x=place["x"], y=value(STRIP / 2 + 14), text=value("enlarged below")))
+        return self.alt.layer(*layers).properties(width=self.canvas.width, height=STRIP)
+
+
+class _View:
+    """The map within one frame: the whole of it, or the steps around the peak."""
+
+    def __init__(self, whole: _Map, frame: Frame, grouping: buffers.Grouping, at_peak: set[int]) -> None:
+        self.map, self.alt, self.plan, self.frame, self.grouping = whole, whole.alt, whole.plan, frame, grouping
+        self.theme = whole.canvas.theme
+        self.rows = buffers.rows(self.plan, frame, grouping, whole.about)
+        peak_names = {shorten(printable(self.plan.problem[index].id), 120) for index in at_peak}
+        # The peak's tensors first: it is their names that readers look for.
+        single = sorted((row for row in self.rows if "pixels" in row), key=lambda row: row["name"] not in peak_names)
+        fitting = ((row, label(row["name"], format_bytes(row["bytes"]), *row["pixels"])) for row in single)
+        self.labels: list[tuple[Row, Label]] = [(row, fits) for row, fits in fitting if fits][:LABELS]
+        named = {row["name"]: fits for row, fits in self.labels if fits.named and row["name"] in peak_names}
+        self.names_peak = all(
+            row["name"] in named for row in single if row["name"] in peak_names and row["pixels"][1] >= LINE
+        )
+        self.whole_names = sum(1 + ("…" not in fits.lines[0]) for fits in named.values())
+        is_whole = frame.last - frame.first == whole.frame.last - whole.frame.first
+        steps = self.alt.Axis(title=f"step, around the peak ({frame.first:,} to {frame.last:,})", tickMinStep=1,
+                              format=",d", grid=False)  # fmt: skip
+        self.x = whole.time(frame, None if is_whole else steps)
+        axis = self.alt.Axis(title=f"offset in the arena ({whole.unit})", tickCount=8)
+        self.y = self.alt.Y("y:Q", scale=whole.memory, axis=axis)
+
+    def draw(self) -> Any:
+        layers = [*self.peak_step(), self.rectangles(), *self.limits(), *self.names()]
+        return self.alt.layer(*layers).properties(width=self.frame.width, height=self.frame.height)
+
+    def rectangles(self) -> Any:
+        alt, of = self.alt, self.grouping.colours
+        colours = alt.Scale(domain=list(of), range=list(of.values()))
+        legend = alt.Legend(title="buffers", orient="bottom", titleOrient="left", symbolType="square",
+                            columns=max(self.map.canvas.width // 150, 1))  # fmt: skip
+        tooltip = [key for key in buffers.TOLD if any(key in row for row in self.rows)]
         return (
-            self.chart([{key: value for key, value in row.items() if key not in ("pixels", "bytes")} for row in rows])
-            # Without aria: a label per rectangle would triple the file, and the description says what matters.
-            .mark_rect(stroke=theme.PAPER, aria=False)
+            self.map.chart([{k: v for k, v in row.items() if k not in ("pixels", "bytes")} for row in self.rows])
+            .mark_rect(stroke=self.theme.paper)
             .encode(
                 x=self.x,
                 x2="x2",
@@ -153,30 +202,27 @@ class _Map:
                 y2="y2",
                 color=alt.Color("group:N", scale=colours, legend=legend),
                 strokeWidth=alt.StrokeWidth("edge:Q", scale=None),
+                # What SVG shows as a title, and the page's script reads.
+                description="hover:N",
                 tooltip=[alt.Tooltip(f"{key}:N") for key in tooltip],
             )
         )
 
-    def names(self, rows: list[buffers.Row], grouping: buffers.Grouping) -> list[Any]:
+    def names(self) -> list[Any]:
         """The largest buffers' names, as many as fit."""
-        written: dict[bool, list[buffers.Row]] = {False: [], True: []}
-        for row in (row for row in rows if "pixels" in row):
-            found = label(row["name"], format_bytes(row["bytes"]), *row["pixels"])
-            if found is None:
-                continue
+        written: dict[bool, list[Row]] = {False: [], True: []}
+        for row, fits in self.labels:
             # Vega centres the first line; the block should be centred.
-            shift = 6 * (len(found.lines) - 1)
-            x = (row["x"] + row["x2"]) / 2 - (shift / self.frame.step if found.upright else 0)
+            shift = 6 * (len(fits.lines) - 1)
+            x = (row["x"] + row["x2"]) / 2 - (shift / self.frame.step if fits.upright else 0)
             y = (row["y"] + row["y2"]) / 2
-            if not found.upright:
+            if not fits.upright:
                 y = self.beside_bound(y, row["pixels"][1], shift) + shift / self.frame.byte
-            colour = theme.text_on(grouping.colours[row["group"]])
-            written[found.upright].append({"x": x, "y": y, "text": "\n".join(found.lines), "colour": colour})
-            if sum(map(len, written.values())) == LABELS:
-                break
+            colour = text_on(self.grouping.colours[row["group"]])
+            written[fits.upright].append({"x": x, "y": y, "text": "\n".join(fits.lines), "colour": colour})
         return [
-            self.chart(labels)
-            .mark_text(fontSize=10, angle=270 if upright else 0, lineBreak="\n", lineHeight=12, **_MIDDLE)
+            self.map.chart(labels)
+            .mark_text(fontSize=10, angle=270 if upright else 0, lineBreak="\n", lineHeight=12, aria=False, **_MIDDLE)
             .encode(x=self.x, y=self.y, text="text:N", color=self.alt.Color("colour:N", scale=None))
             for upright, labels in written.items()
         ]
@@ -188,54 +234,41 @@ class _Map:
         return self.plan.proven_bound - half / self.frame.byte if abs(above) < half and room >= half else y
 
     def limits(self) -> list[Any]:
-        """Peak, lower bound and capacity as lines, named in the right margin; equal ones are one line."""
-        plan, capacity = self.plan, self.plan.problem.capacity
+        """Peak, lower bound and budget as lines, named in the right margin; equal ones are one line."""
+        plan, canvas = self.plan, self.map.canvas
         values: dict[int, list[str]] = {plan.peak: ["peak"]}
-        if capacity is not None and capacity <= self.frame.top:
-            values.setdefault(capacity, []).append("capacity")
+        if canvas.budget is not None and canvas.budget <= self.frame.top:
+            values.setdefault(canvas.budget, []).append(canvas.limit)
         values.setdefault(plan.proven_bound, []).append("lower bound")
-        heights = spread([value * self.frame.byte for value in values], 30, HEIGHT)
+        heights = spread([value * self.frame.byte for value in values], 30, self.frame.height)
         rules, rows = [], []
         for (value, names), height in zip(values.items(), heights, strict=True):
-            colour = theme.PEAK if "peak" in names else theme.INK
-            dash = [1, 0] if "peak" in names else [2, 3] if "capacity" in names else [6, 4]
-            rule = self.chart([{"y": value}]).mark_rule(stroke=colour, strokeWidth=1.5, strokeDash=dash, aria=False)
+            colour = self.theme.peak if "peak" in names else self.theme.ink
+            dash = [1, 0] if "peak" in names else [2, 3] if canvas.limit in names else [6, 4]
+            rule = self.map.chart([{"y": value}]).mark_rule(stroke=colour, strokeWidth=1.5, strokeDash=dash, aria=False)
             rules.append(rule.encode(y=self.y))
             verdict = ": optimal" if plan.optimal and "peak" in names else ""
             text = f"{' = '.join(names)}\n{format_bytes(value)}{verdict}"
             rows.append({"y": (height + 6.5) / self.frame.byte, "text": text, "colour": colour})
-        beside = self.chart(rows).mark_text(align="left", lineBreak="\n", lineHeight=13, dx=8, fontSize=11, **_MIDDLE)
+        beside = self.map.chart(rows).mark_text(align="left", lineBreak="\n", lineHeight=13, dx=8, fontSize=11,
+                                                aria=False, **_MIDDLE)  # fmt: skip
         colours = self.alt.Color("colour:N", scale=None)
-        return [*rules, beside.encode(x=self.alt.value(WIDTH), y=self.y, text="text:N", color=colours)]
+        return [*rules, beside.encode(x=self.alt.value(self.frame.width), y=self.y, text="text:N", color=colours)]
 
-    def peak_step(self, step_names: Sequence[str] | None) -> list[Any]:
+    def peak_step(self) -> list[Any]:
         """The step with the most live bytes; the line is drawn first, so that it shows only where nothing lies."""
         at, live = self.plan.problem.peak_step
-        pixels = (at + 0.5 - self.frame.first) * self.frame.step
-        align = "left" if pixels < WIDTH / 4 else "right" if pixels > WIDTH * 3 / 4 else "center"
-        text = f"peak at step {buffers.step(at, step_names)}: {format_bytes(live)} live"
-        middle, top = self.chart([{"x": at + 0.5}]), self.alt.value(0)
+        pixels, width, peak = (at + 0.5 - self.frame.first) * self.frame.step, self.frame.width, self.theme.peak
+        align = "left" if pixels < width / 4 else "right" if pixels > width * 3 / 4 else "center"
+        # Whatever begins at a step is made by the node that runs there.
+        node = next((row["producer"] for row in self.map.about if row["lower"] == at and row.get("producer")), "")
+        step = f"{at:,} ({shorten(printable(node), 40)})" if node else f"{at:,}"
+        middle, top = self.map.chart([{"x": at + 0.5}]), self.alt.value(0)
+        text = self.alt.value(f"peak at step {step}: {format_bytes(live)} live")
         return [
-            middle.mark_rule(stroke=theme.PEAK, strokeWidth=1, strokeDash=[3, 3], aria=False).encode(x=self.x),
-            middle.mark_point(shape="triangle-down", filled=True, size=45, color=theme.PEAK, yOffset=-4, opacity=1,
+            middle.mark_rule(stroke=peak, strokeWidth=1, strokeDash=[3, 3], aria=False).encode(x=self.x),
+            middle.mark_point(shape="triangle-down", filled=True, size=45, color=peak, yOffset=-4, opacity=1,
                               aria=False).encode(x=self.x, y=top),
-            middle.mark_text(align=align, baseline="bottom", dy=-10, fontSize=11, color=theme.PEAK, aria=False)
-            .encode(x=self.x, y=top, text=self.alt.value(text)),
+            middle.mark_text(align=align, baseline="bottom", dy=-10, fontSize=11, color=peak, aria=False)
+            .encode(x=self.x, y=top, text=text),
         ]  # fmt: skip
-
-    def live_bytes(self) -> list[Any]:
-        """The sum of live sizes under the top of what is in use: between the two are the holes."""
-        layers = []
-        beside = {"holes": (theme.TOGETHER, STRIP * 0.3), "live bytes": (theme.SIZES[2], STRIP * 0.7)}
-        levels = {"holes": self.profile.top, "live bytes": self.profile.live}
-        for name, (colour, height) in beside.items():
-            points = zip(self.profile.at.tolist(), levels[name].tolist(), strict=True)
-            area = self.chart([{"x": x, "y": y} for x, y in points])
-            area = area.mark_area(interpolate="step-after", color=colour, opacity=1, aria=False)
-            layers.append(area.encode(x=self.strip_x, y=self.strip_y))
-            at = {"x": self.alt.value(WIDTH + 13), "y": self.alt.value(height)}
-            key = self.chart([{}])
-            layers.append(key.mark_square(size=90, color=colour, opacity=1, aria=False).encode(**at))
-            text = key.mark_text(align="left", dx=10, fontSize=11, color=theme.INK, **_MIDDLE)
-            layers.append(text.encode(**at, text=self.alt.value(name)))
-        return layers

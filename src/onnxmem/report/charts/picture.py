@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from onnxmem.report.charts import theme
 if TYPE_CHECKING:
     import altair
 
+# As Vega writes what has a description. It escapes names, and what is escaped for an attribute is for an element, too.
+_DESCRIBED = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"([^>]*?)/>')
 SUFFIXES = (".svg", ".png", ".html")
 
 
@@ -46,9 +49,9 @@ def chart_svg(chart: altair.TopLevelMixin) -> str:
 
 
 def spec_svg(spec: dict[str, Any]) -> str:
-    """A chart's specification as plain SVG."""
+    """A chart's specification as plain SVG; what describes a rectangle becomes its title, which browsers show."""
     svg: str = _converter().vegalite_to_svg(spec, vl_version=_version())
-    return svg
+    return _DESCRIBED.sub(r'<path class="buffer"\2><title>\1</title></path>', svg)
 
 
 def _converter() -> Any:
@@ -89,11 +92,11 @@ def _html(convert: Any, spec: dict[str, Any], version: str) -> str:
 style-src 'unsafe-inline'">
 <title>{title}</title>
 <style>
-body {{ margin: 0; background: {theme.PAPER}; font-family: {theme.FONT}; }}
+body {{ margin: 0; background: {theme.LIGHT.paper}; font-family: {theme.FONT}; }}
 #chart {{ overflow-x: auto; }}
 /* What is written or ruled over a rectangle must not hide the rectangle's tooltip. */
 .mark-text, .mark-rule {{ pointer-events: none; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: {theme.DARK[theme.PAPER]}; }} }}
+@media (prefers-color-scheme: dark) {{ body {{ background: {theme.DARK.paper}; }} }}
 {theme.dark_style()}
 </style>
 <script>{script}</script>

@@ -2,71 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from onnxmem.errors import missing_extra
-from onnxmem.report.charts import theme
-from onnxmem.report.charts.bars import by_size
+from onnxmem.report.charts.bars import at_one_size
+from onnxmem.report.charts.canvas import Canvas, Document, Row, unit_of
 from onnxmem.report.charts.layout import printable, shorten
+from onnxmem.report.charts.theme import LIGHT, LINES, SHAPES, Theme
 from onnxmem.units import format_bytes
 
 if TYPE_CHECKING:
     import altair
 
 WIDTH, HEIGHT = 640, 340
-_MIB = 2**20
 _STEPS = 48
-Row = dict[str, Any]
-Document = Mapping[str, Any]
 
 
-def scaling_chart(comparison: Document, *, title: str = "", width: int = WIDTH) -> altair.LayerChart:
+def scaling_chart(
+    comparison: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
+) -> altair.LayerChart:
     """How does peak memory grow with the input? Points are measured, lines fitted; dashed is extrapolated.
 
     Takes `onnxmem.compare/1`, fresh or from a file. One size makes no curve: then there are bars.
     """
-    title = shorten(printable(title or "Peak memory against input size"), 100)
+    title = title or "Peak memory against input size"
+    canvas = Canvas.of(width, theme, budget, comparison.get("budget_bytes"))
     if not is_curve(comparison):
-        return by_size(comparison, width=width).properties(title=title)
-    try:
-        import altair as alt  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_extra("altair", "report") from error
+        bars: altair.LayerChart = canvas.finish(at_one_size(comparison, canvas), title)
+        return bars
+    alt = canvas.alt
     names = [each["name"] for each in comparison["candidates"] if any(_measured(each))]
     # Names are the reader's only key: two that look alike after shortening would be one line.
     shown = {name: f"{k + 1}. {shorten(printable(name), 44)}" for k, name in enumerate(names)}
-    x = alt.X(
-        "x:Q",
-        axis=alt.Axis(title="elements in the inputs", format="~s", tickCount=max(width // 60, 3)),
-        scale=alt.Scale(zero=True, nice=False),
-    )
-    y = alt.Y("y:Q", axis=alt.Axis(title="peak RSS (MiB)"), scale=alt.Scale(zero=True))
-    colours = alt.Scale(
-        domain=list(shown.values()), range=[theme.KINDS[k % len(theme.KINDS)] for k in range(len(shown))]
-    )
-    colour = alt.Color(
-        "name:N",
-        scale=colours,
-        legend=alt.Legend(title=None, orient="bottom", columns=1, labelLimit=max(width - 40, 240)),
-    )
-    layers = []
-    for beyond, dash in ((False, [1, 0]), (True, [5, 4])):
-        line = _chart(alt, _lines(comparison, shown, beyond=beyond)).mark_line(
-            strokeDash=dash, strokeWidth=2, aria=False
-        )
-        layers.append(line.encode(x=x, y=y, color=colour, detail="name:N"))
     spread, points = _points(comparison, shown)
-    layers.append(
-        _chart(alt, spread).mark_rule(strokeWidth=2, aria=False).encode(x=x, y="low:Q", y2="high:Q", color=colour)
-    )
-    dots = _chart(alt, points).mark_point(filled=True, size=60, opacity=1, aria=False)
-    layers.append(dots.encode(x=x, y=y, color=colour, tooltip=["name:N", "size:N", "text:N"]))
-    lines = summary(comparison)
-    head = theme.heading(alt, title, lines)
-    chart = alt.layer(*layers, title=head, background=theme.PAPER, description=" ".join(lines))
-    styled: altair.LayerChart = theme.styled(chart.properties(width=width, height=HEIGHT))
-    return styled
+    fitted, beyond = (_lines(comparison, shown, beyond=beyond) for beyond in (False, True))
+    highest = canvas.reach(max(row[key] for rows, key in ((spread, "high"), (fitted + beyond, "y")) for row in rows))
+    top = highest * 1.06
+    factor, unit = unit_of(top)
+    for row in (*spread, *points, *fitted, *beyond):
+        row.update({key: row[key] / factor for key in ("y", "low", "high") if key in row})
+    ticks = alt.Axis(title="elements in the inputs", format="~s", tickCount=max(width // 60, 3))
+    x = alt.X("x:Q", axis=ticks, scale=alt.Scale(zero=True, nice=False))
+    scale = alt.Scale(domain=[0, top / factor], nice=False)
+    y = alt.Y("y:Q", axis=alt.Axis(title=f"peak RSS ({unit})", tickCount=6), scale=scale)
+    colours = {name: LINES[k % len(LINES)] for k, name in enumerate(shown.values())}
+    shapes = alt.Scale(domain=list(colours), range=[SHAPES[k % len(SHAPES)] for k in range(len(colours))])
+    key = alt.Legend(title=None, orient="bottom", columns=1, labelLimit=max(width - 40, 240))
+    colour = alt.Color("name:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=key)
+    layers = []
+    for rows, dash in ((fitted, [1, 0]), (beyond, [5, 4])):
+        line = canvas.rows(rows).mark_line(strokeDash=dash, strokeWidth=2, aria=False)
+        layers.append(line.encode(x=x, y=y, color=colour, detail="name:N"))
+    rule = canvas.rows(spread).mark_rule(strokeWidth=2, aria=False)
+    layers.append(rule.encode(x=x, y="low:Q", y2="high:Q", color=colour))
+    dots = canvas.rows(points).mark_point(filled=True, size=60, opacity=1, aria=False)
+    shape = alt.Shape("name:N", scale=shapes, legend=key)
+    layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=["name:N", "size:N", "text:N"]))
+    # Beside its last point, each line's number in the legend.
+    last = {row["name"]: row for row in sorted(points, key=lambda row: row["x"])}
+    numbers = [{**row, "text": name.partition(".")[0]} for name, row in last.items()]
+    layers.append(canvas.text(numbers, align="left", dx=4, dy=-9, fontWeight="bold").encode(x=x, y=y, text="text:N"))
+    layers += canvas.budget_line(top, HEIGHT, across=False)
+    chart = alt.layer(*layers).properties(width=width, height=HEIGHT)
+    drawn: altair.LayerChart = canvas.finish(chart, title, summary(comparison))
+    return drawn
 
 
 def is_curve(comparison: Document) -> bool:
@@ -96,7 +94,7 @@ def fit_text(fit: Document) -> str:
 
 
 def error_text(fit: Document) -> str:
-    """The error at points the fit did not see; without such points it cannot be told."""
+    """The error at points the fit did not see; unknown without such points."""
     error = fit["left_out_relative_error"]
     return "?" if error is None else f"{error:.1%}"
 
@@ -120,7 +118,7 @@ def _lines(comparison: Document, shown: dict[str, str], *, beyond: bool) -> list
         for step in range(_STEPS + 1):
             at = low + (high - low) * step / _STEPS
             value = fit["constant_bytes"] + fit["linear_bytes"] * at + fit["quadratic_bytes"] * at**2
-            rows.append({"x": at, "y": value / _MIB, "name": shown[fit["candidate"]]})
+            rows.append({"x": at, "y": value, "name": shown[fit["candidate"]]})
     return rows
 
 
@@ -132,11 +130,7 @@ def _points(comparison: Document, shown: dict[str, str]) -> tuple[list[Row], lis
             middle = point["peak_rss_bytes"]
             low, high = (point.get("spread") or {}).get("peak_rss_bytes") or (middle, middle)
             same = {"x": point["elements"], "name": shown[candidate["name"]]}
-            spread.append({**same, "low": low / _MIB, "high": high / _MIB})
-            size, text = printable(str(point.get("size", ""))), f"{middle / _MIB:.1f} MiB"
-            points.append({**same, "y": middle / _MIB, "size": size, "text": text})
+            spread.append({**same, "low": low, "high": max(high, middle)})
+            points.append({**same, "y": middle, "size": printable(str(point.get("size", ""))),
+                           "text": format_bytes(middle)})  # fmt: skip
     return spread, points
-
-
-def _chart(alt: Any, rows: list[Row]) -> Any:
-    return alt.Chart(alt.InlineData(values=rows))

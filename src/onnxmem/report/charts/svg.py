@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 _SPACE = "{http://www.w3.org/2000/svg}"
-_TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath", "linearGradient", "stop"}
+_TAGS = {"svg", "g", "path", "text", "title", "tspan", "rect", "line", "circle", "defs", "clipPath"}
 _ID = re.compile(r'\b(id="|url\(#)')
 
 

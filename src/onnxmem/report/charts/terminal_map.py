@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from onnxmem.placement.plan import Plan
-from onnxmem.report.charts.layout import Profile
+from onnxmem.report.charts.buffers import details_of
+from onnxmem.report.charts.canvas import Document
+from onnxmem.report.charts.layout import Profile, printable, shorten, shorten_path
 from onnxmem.units import format_bytes
 
 _SHADES = "█▓▒░"
@@ -18,15 +23,23 @@ _PEAK = 166
 
 _LEFT = 11  # the axis and its labels
 _RIGHT = 15  # "◄ peak = bound" and a space
+_LETTERS = "abcdefgh"
 
 Cells = npt.NDArray[np.int64]
 
 
-def terminal_map(plan: Plan, width: int = 80, height: int = 16, color: bool = False) -> str:
+def terminal_map(
+    plan: Plan,
+    width: int = 80,
+    height: int = 20,
+    color: bool = False,
+    placement: Sequence[Document] | None = None,
+) -> str:
     """Where does each buffer lie, and when, in `width` columns and about `height` lines? No line ends in a newline.
 
     Each character shows the largest buffer in its part of memory and time; neighbouring buffers differ in shade. With
-    `color` (ANSI, 256 colours) the buffers that are live at the peak are orange.
+    `color` (ANSI, 256 colours) the buffers that are live at the peak are orange. The largest of those have letters,
+    and lines below that name them and, with a document's `placement`, their last readers.
     """
     if not plan.peak:
         return (
@@ -34,20 +47,53 @@ def terminal_map(plan: Plan, width: int = 80, height: int = 16, color: bool = Fa
             if len(plan.problem)
             else "no buffers: there is nothing to place"
         )
-    columns, rows = max(width - _LEFT - _RIGHT, 24), max(height - 4, 4)
+    lines = textwrap.wrap(_verdict(plan), width)
+    at_peak = sorted(plan.problem.live_at(plan.problem.peak_step[0]), key=lambda k: -int(plan.problem.footprints[k]))
+    named = _named(details_of(plan, placement), at_peak, min(max((height - 8) // 2, 0), 6), width)
+    columns, rows = max(width - _LEFT - _RIGHT, 24), max(height - 3 - len(lines) - len(named), 4)
     steps, live = _moments(plan, columns)
     cells = _cells(plan, steps, rows)
-    shades = _shades(cells)
-    at_peak = set(plan.problem.live_at(plan.problem.peak_step[0]))
+    shades, letters = _shades(cells), _letters(cells, at_peak[: len(named)])
     marks = _marks(plan, rows)
-    lines = [_verdict(plan)]
     for row in reversed(range(rows)):
-        body = "".join(_cell(int(cell), shades, at_peak, color) for cell in cells[row])
+        body = "".join(
+            _paint(letters[row, column], _PEAK, color)
+            if (row, column) in letters
+            else _cell(int(cell), shades, at_peak, color)
+            for column, cell in enumerate(cells[row])
+        )
         axis = format_bytes(plan.peak * (row + 1) / rows) if row % 4 == (rows - 1) % 4 else ""
         mark = f" {_paint('◄ ' + marks[row], _PEAK, color)}" if row in marks else ""
         lines.append(f"{axis:>{_LEFT - 2}} {'┤' if axis else '│'}{body}{mark}".rstrip())
     lines.append(f"{'live':>{_LEFT - 2}} │{''.join(_bar(level, plan.peak) for level in live)}".rstrip())
-    return "\n".join([*lines, *_steps(plan, columns, color)])
+    return "\n".join([*lines, *_steps(plan, columns, color), *named])
+
+
+def _named(about: Sequence[Document], at_peak: list[int], most: int, width: int) -> list[str]:
+    """The largest buffers at the peak by letter, with size, name and last reader; and how many more there are."""
+    shown = at_peak[: most if len(at_peak) <= most else max(most - 1, 0)]
+    lines = []
+    for letter, row in zip(_LETTERS, (about[index] for index in shown), strict=False):
+        readers, step = row.get("consumers") or (), f"step {row['upper'] - 1:,}"
+        reader = f", last reader {shorten_path(printable(readers[-1]), width // 3)} ({step})" if readers else ""
+        end = ", an output" if row.get("kind") == "output" else reader or f", until {step}"
+        start = f"{format_bytes(row['bytes']):>{_LEFT - 2}} {letter} "
+        name = shorten_path(printable(row["name"]), max(width - len(start) - len(end), 12))
+        lines.append(shorten(f"{start}{name}{end}", width))
+    rest = len(at_peak) - len(shown)
+    more = f"{'':>{_LEFT - 2}} and {rest:,} smaller {'buffer' if rest == 1 else 'buffers'} at the peak"
+    return [*lines, more] if lines and rest else lines
+
+
+def _letters(cells: Cells, at_peak: list[int]) -> dict[tuple[int, int], str]:
+    """Where the letter of each buffer stands: in the middle of what can be seen of it."""
+    places: dict[tuple[int, int], str] = {}
+    for letter, index in zip(_LETTERS, at_peak, strict=False):
+        seen = np.argwhere(cells == index)
+        if len(seen):
+            row, column = seen[np.abs(seen - seen.mean(axis=0)).sum(axis=1).argmin()].tolist()
+            places[row, column] = letter
+    return places
 
 
 def _verdict(plan: Plan) -> str:
@@ -108,7 +154,7 @@ def _shades(cells: Cells) -> dict[int, int]:
     return shades
 
 
-def _cell(index: int, shades: dict[int, int], at_peak: set[int], color: bool) -> str:
+def _cell(index: int, shades: dict[int, int], at_peak: Sequence[int], color: bool) -> str:
     if index < 0:
         return " "
     shade = shades[index]

@@ -2,79 +2,86 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, fields
 
 FONT = "Helvetica, Arial, sans-serif"
 
-INK = "#1f2933"
-MUTED = "#62707d"
-GRID = "#e3e7eb"
-PAPER = "#ffffff"
-PEAK = "#b8430b"
+
+@dataclass(frozen=True)
+class Theme:
+    """What differs between light and dark: the paper, and what is written and ruled on it."""
+
+    ink: str
+    muted: str
+    grid: str
+    paper: str
+    peak: str
+    """The peak, and limits it has to keep."""
+
+
+LIGHT = Theme(ink="#1f2933", muted="#5b6874", grid="#e3e7eb", paper="#ffffff", peak="#b8430b")
+DARK = Theme(ink="#e6eaee", muted="#9aa7b3", grid="#2c343c", paper="#12171c", peak="#ff9a57")
 
 # Fills are the same in light and dark, so what is written on them keeps its colour too. These two are therefore not
-# INK and PAPER, which dark mode exchanges.
+# ink and paper, which dark mode exchanges.
 ON_LIGHT = "#14202b"
 ON_DARK = "#fdfdfd"
 
 # Small to large: one hue, so that the eye reads an order and not categories.
 SIZES = ("#bcd0e2", "#8fb3d3", "#5a8fbd", "#2b679b")
 AT_PEAK = "#eaa458"
-TOGETHER = "#c9ced4"
+TOGETHER = "#d6e0ea"
 # After Okabe and Ito, without the yellow that vanishes on white and the vermilion that means "peak" here.
 KINDS = ("#4a8fc2", "#e6a93c", "#3fa587", "#cc79a7", "#83c3e6", "#a58a6f")
 OTHER = "#b4bac1"
+FILE, ANONYMOUS = "#a9d3ee", "#4a8fc2"
+# Thin lines need more contrast than areas do: 3:1 on white and on near-black. Dashes and markers tell them apart too.
+LINES = ("#3b82b8", "#c2690f", "#2f8f73", "#b8608f", "#7d6cc4", "#8f6f4e")
+DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3), (4, 2), (12, 4))
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+# What a peak is made of. Neighbours differ in lightness, and each is named where it lies.
+PARTS = {
+    "libraries": "#c9ced4",
+    "weights": "#2b679b",
+    "packed copies": "#b5d3ee",
+    "arena": "#c98432",
+    "outputs": "#8a4b08",
+    "heap": "#8fd0bc",
+    "stacks": "#7a4d70",
+}
 
-_DARK_FILLS = {SIZES[3]}
 
-DARK = {INK: "#e6eaee", MUTED: "#9aa7b3", GRID: "#2c343c", PAPER: "#12171c", PEAK: "#ff9a57"}
+def contrast(one: str, other: str) -> float:
+    """How far two colours are apart, from 1 to 21, as WCAG counts it: text needs 4.5."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def text_on(fill: str) -> str:
     """The colour for text that lies on this fill."""
-    return ON_DARK if fill in _DARK_FILLS else ON_LIGHT
-
-
-def heading(alt: Any, title: str, subtitle: Any) -> Any:
-    """The title of a picture, and what it shows in a line or two."""
-    return alt.TitleParams(
-        title, subtitle=subtitle, anchor="start", fontSize=16, subtitleFontSize=12, subtitlePadding=5, offset=14
-    )
+    return max(ON_LIGHT, ON_DARK, key=lambda colour: contrast(colour, fill))
 
 
 def dark_style() -> str:
-    """CSS that turns a picture drawn in these colours dark where the reader's system is.
+    """CSS that turns a picture drawn in the light theme dark where the reader's system is.
 
     Vega writes colours as attributes, which any style sheet overrides: one picture serves both, and a viewer without
     style sheets still shows the light one.
     """
     # In a page, Vega gives its drawing a background in a way that only !important overrides.
-    page = f".marks{{background-color:{DARK[PAPER]}!important}}"
+    page = f".marks{{background-color:{DARK.paper}!important}}"
     return f"@media (prefers-color-scheme: dark){{{page}{dark_rules()}}}"
 
 
 def dark_rules(within: str = "") -> str:
     """The exchange of colours alone, for pictures inside something."""
+    pairs = [(getattr(LIGHT, field.name), getattr(DARK, field.name)) for field in fields(Theme)]
     return "".join(
-        f'{within}[fill="{light}"]{{fill:{dark}}}{within}[stroke="{light}"]{{stroke:{dark}}}'
-        for light, dark in DARK.items()
-    )
-
-
-def styled(chart: Any) -> Any:
-    """A chart with this theme's font, axes and legend."""
-    return (
-        chart.configure(font=FONT, padding=14)
-        .configure_view(stroke=None)
-        .configure_title(color=INK, subtitleColor=MUTED)
-        .configure_axis(
-            labelColor=MUTED,
-            titleColor=INK,
-            titleFontWeight="normal",
-            titlePadding=8,
-            domainColor=MUTED,
-            tickColor=MUTED,
-            gridColor=GRID,
-        )
-        .configure_legend(labelColor=INK, titleColor=INK, titleFontWeight="normal", labelLimit=240)
+        f'{within}[fill="{light}"]{{fill:{dark}}}{within}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in pairs
     )

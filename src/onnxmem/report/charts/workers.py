@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from onnxmem.errors import missing_extra
-from onnxmem.report.charts import theme
+from onnxmem.report.charts.bars import Bars, bar
+from onnxmem.report.charts.canvas import Canvas, Document, unit_of
 from onnxmem.report.charts.layout import printable, shorten, spread
+from onnxmem.report.charts.theme import DASHES, LIGHT, LINES, OTHER, SHAPES, SIZES, Theme
 from onnxmem.units import format_bytes
 
 if TYPE_CHECKING:
@@ -15,97 +15,103 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 620, 360
 FLOOR = "floor"
-_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
-Document = Mapping[str, Any]
+Lines = dict[str, list[tuple[int, int]]]
 
 
-def share_chart(document: Document, *, width: int = WIDTH) -> altair.LayerChart:
+def share_chart(
+    document: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
+) -> altair.LayerChart:
     """How does memory grow with the number of workers? One line for each mode, named at its end.
 
     It takes the document, so that a saved result is drawn as a fresh one is.
     """
-    try:
-        import altair as alt  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_extra("altair", "report") from error
-    lines = _lines(document)
-    top = max((value for points in lines.values() for _, value in points), default=1)
-    factor, unit = next((pair for pair in _UNITS if top >= pair[0]), (1, "bytes"))
-    colours = _colours(lines)
+    canvas = Canvas.of(width, theme, budget, document.get("budget_bytes"))
+    head = title or f"{shorten(printable(document['model']), 60)}: memory of N workers"
+    alt, lines = canvas.alt, _lines(document)
     counts = sorted({count for points in lines.values() for count, _ in points})
+    if len(counts) == 1:
+        bars = _at_one_count(canvas, lines, counts[0])
+        alone: altair.LayerChart = canvas.finish(bars, head, summary(document))
+        return alone
+    top = canvas.reach(max((value for points in lines.values() for _, value in points), default=1)) * 1.05
+    factor, unit = unit_of(top)
     x = alt.X(
         "workers:Q",
-        title="workers",
-        axis=alt.Axis(values=counts, format="d", grid=False),
+        axis=alt.Axis(title="workers", values=counts, format="d", grid=False),
         scale=alt.Scale(domain=[0, max(counts, default=1)], nice=False),
     )
-    y = alt.Y("pss:Q", title=f"total PSS ({unit})", scale=alt.Scale(domain=[0, top * 1.05 / factor], nice=False))
+    scale = alt.Scale(domain=[0, top / factor], nice=False)
+    y = alt.Y("pss:Q", axis=alt.Axis(title=f"total PSS ({unit})", tickCount=6), scale=scale)
     rows = [
         {"mode": mode, "workers": count, "pss": value / factor, "total": format_bytes(value)}
         for mode, points in lines.items()
         for count, value in points
     ]
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    dash = alt.condition(alt.datum.mode == FLOOR, alt.value([5, 4]), alt.value([1, 0]))
-    base = alt.Chart(alt.InlineData(values=rows), width=width, height=HEIGHT)
-    colour = alt.Color("mode:N", scale=scale, legend=None)
-    drawn = base.mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour, strokeDash=dash)
-    points = base.mark_point(filled=True, size=55, opacity=1).encode(
-        x=x, y=y, color=colour, tooltip=["mode:N", "workers:Q", "total:N"]
-    )
-    head = theme.heading(alt, f"{shorten(printable(document['model']), 60)}: memory of N workers", _summary(document))
-    chart = alt.layer(drawn, points, *_names(alt, lines, colours, top * 1.05, width)).properties(
-        title=head, background=theme.PAPER
-    )
-    styled: altair.LayerChart = theme.styled(chart)
-    return styled
-
-
-def _lines(document: Document) -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = {}
-    for group in sorted(document["modes"], key=lambda group: int(group["workers"])):
-        count, total, floor = group["workers"], group["total_pss_bytes"], group.get("floor_bytes")
-        if total is not None:
-            found.setdefault(shorten(printable(group["mode"]), 30), []).append((count, total))
-        if floor is not None and (count, floor) not in found.setdefault(FLOOR, []):
-            found[FLOOR].append((count, floor))
-    return {mode: points for mode, points in found.items() if points}
-
-
-def _colours(lines: dict[str, list[tuple[int, int]]]) -> dict[str, str]:
     modes = [mode for mode in lines if mode != FLOOR]
-    colours = {mode: theme.KINDS[number % len(theme.KINDS)] for number, mode in enumerate(modes)}
-    # The baseline is what everybody has; it is the one to get away from.
-    colours |= {mode: theme.PEAK for mode in modes if mode in ("stock", "ort")}
-    return colours | ({FLOOR: theme.MUTED} if FLOOR in lines else {})
-
-
-def _names(
-    alt: Any, lines: dict[str, list[tuple[int, int]]], colours: dict[str, str], top: float, width: int
-) -> list[Any]:
-    """Each line's name and last value in the right margin, moved apart where lines end together."""
+    # The baseline is what everybody has, and the one to get away from.
+    colours = {mode: theme.peak if mode in ("stock", "ort") else LINES[k % 6] for k, mode in enumerate(modes)}
+    colours[FLOOR] = theme.muted
+    domain = list(colours)
+    dashes = alt.Scale(domain=domain, range=[[*DASHES[k % 6]] for k in range(len(modes))] + [[2, 4]])
+    shapes = alt.Scale(domain=domain, range=[SHAPES[k % 6] for k in range(len(modes))] + ["triangle-right"])
+    place = {"x": x, "y": y, "color": canvas.colour("mode", colours, legend=False)}
+    dots = {"filled": True, "size": 65, "opacity": 1, "aria": False}
+    layers = [
+        canvas.rows(rows)
+        .mark_line(strokeWidth=2.2, aria=False)
+        .encode(**place, strokeDash=alt.StrokeDash("mode:N", scale=dashes, legend=None)),
+        canvas.rows(rows)
+        .mark_point(**dots)
+        .encode(
+            **place,
+            shape=alt.Shape("mode:N", scale=shapes, legend=None),
+            tooltip=["mode:N", "workers:Q", "total:N"],
+        ),
+    ]
+    # Each line's name and last value in the right margin, moved apart where lines end together, behind its marker.
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
-    heights = spread([value / top * HEIGHT for value, _ in ends], 16, HEIGHT)
-    layers = []
-    for (value, mode), height in zip(ends, heights, strict=True):
-        text = alt.Chart(alt.InlineData(values=[{}])).mark_text(
-            align="left", baseline="middle", dx=12, fontSize=12, color=colours[mode], aria=False
-        )
-        place = {"x": alt.value(width), "y": alt.value(HEIGHT - height)}
-        layers.append(text.encode(**place, text=alt.value(f"{mode}  {format_bytes(value)}")))
-    return layers
+    for (value, mode), height in zip(ends, spread([v / top * HEIGHT for v, _ in ends], 16, HEIGHT), strict=True):
+        at, shape = alt.value(HEIGHT - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
+        key = canvas.rows([{}]).mark_point(shape=shape, color=colours[mode], **dots)
+        text = canvas.text([{}], align="left", baseline="middle", dx=24, fontSize=12)
+        layers.append(key.encode(x=alt.value(width + 16), y=at))
+        layers.append(text.encode(x=alt.value(width), y=at, text=alt.value(f"{mode}  {format_bytes(value)}")))
+    layers += canvas.budget_line(top, HEIGHT, across=False)
+    drawn: altair.LayerChart = canvas.finish(
+        alt.layer(*layers).properties(width=width, height=HEIGHT), head, summary(document)
+    )
+    return drawn
 
 
-def _summary(document: Document) -> list[str]:
+def _at_one_count(canvas: Canvas, lines: Lines, count: int) -> Any:
+    """One number of workers makes no line: then there are bars."""
+    totals = [(mode, points[0][1]) for mode, points in lines.items()]
+    rows = [bar(mode, FLOOR if mode == FLOOR else "mode", 0, size) for mode, size in totals]
+    notes = [{"name": mode, "x": size, "text": format_bytes(size)} for mode, size in totals]
+    what = f"total PSS of {count} worker{'' if count == 1 else 's'}"
+    return Bars(rows, notes, {"mode": SIZES[1], FLOOR: OTHER}, what).draw(canvas)
+
+
+def summary(document: Document) -> list[str]:
+    """What sharing saves, in a line."""
     groups = document["modes"]
     largest = max((group["workers"] for group in groups), default=0)
     last = {group["mode"]: group for group in groups if group["workers"] == largest}
     baseline = document.get("baseline")
-    said = [f"weights {format_bytes(document['weights_bytes'])}"]
+    parts = [f"weights {format_bytes(document['weights_bytes'])}"]
     for mode in ("prepacked", "ort-mapped"):
-        ratio = last[mode].get("of_baseline") if mode in last else None
-        if ratio:
-            said.append(f"{largest} workers {mode}: {ratio:.2f} × {baseline}")
-    said.append("floor: one copy of the weights + the smallest workers")
-    return ["; ".join(said)]
+        if mode in last and (ratio := last[mode].get("of_baseline")):
+            parts.append(f"{largest} workers {mode}: {ratio:.2f}× {baseline}")
+    return ["; ".join([*parts, "floor: one copy of the weights + the smallest workers"])]
+
+
+def _lines(document: Document) -> Lines:
+    lines: Lines = {}
+    for group in sorted(document["modes"], key=lambda group: int(group["workers"])):
+        count, total, floor = group["workers"], group["total_pss_bytes"], group.get("floor_bytes")
+        if total is not None:
+            lines.setdefault(shorten(printable(group["mode"]), 30), []).append((count, total))
+        if floor is not None and (count, floor) not in lines.setdefault(FLOOR, []):
+            lines[FLOOR].append((count, floor))
+    return {mode: points for mode, points in lines.items() if points}

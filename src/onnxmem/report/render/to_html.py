@@ -1,17 +1,18 @@
-"""A report as one HTML page that loads nothing and runs nothing, or as a part of one for notebooks."""
+"""A report as one HTML page that loads nothing and runs only the script of its map, or as a part for notebooks."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from base64 import b64encode
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import missing_extra
 from onnxmem.report.charts import theme
-from onnxmem.report.charts.drawings import DRAWINGS, NARROW, specification
+from onnxmem.report.charts.drawings import NARROW, specification
 from onnxmem.report.charts.picture import spec_svg
 from onnxmem.report.charts.svg import embeddable
 from onnxmem.report.report import Chart, Report
@@ -27,8 +28,6 @@ _fragments = itertools.count(1)
 def render_html(report: Report, *, fragment: bool = False) -> str:
     """One page with everything in it; with `fragment`, without the page around it."""
     template = page_template()
-    known = [replace(s, charts=tuple(c for c in s.charts if c.kind in DRAWINGS)) for s in report.sections]
-    report = replace(report, sections=tuple(known))
     prefix = f"onnxmem-{next(_fragments)}-" if fragment else "section-"
     pictures = [
         [_picture(chart, f"{prefix}{number}-{k}-") for k, chart in enumerate(section.charts)]
@@ -38,6 +37,8 @@ def render_html(report: Report, *, fragment: bool = False) -> str:
         report=report,
         pictures=pictures,
         style=_style(),
+        script=_script(),
+        script_hash=f"sha256-{b64encode(sha256(_script().encode()).digest()).decode()}",
         version=version("onnxmem"),
         fragment=fragment,
         prefix=prefix,
@@ -69,6 +70,13 @@ def _style() -> Any:
 
     dark = f"@media screen and (prefers-color-scheme: dark) {{ {theme.dark_rules('.onnxmem svg ')} }}"
     return Markup((_PAGE / "report.css").read_text(encoding="utf-8") + dark)
+
+
+@cache
+def _script() -> Any:
+    from markupsafe import Markup  # noqa: PLC0415
+
+    return Markup((_PAGE / "map.js").read_text(encoding="utf-8"))
 
 
 def _picture(chart: Chart, prefix: str) -> list[Any]:

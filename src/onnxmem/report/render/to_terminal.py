@@ -100,7 +100,8 @@ def _chart(chart: Chart, width: int, colour: bool) -> Iterable[RenderableType]:
         from onnxmem.report.charts.memory_map import plan_of  # noqa: PLC0415
         from onnxmem.report.charts.terminal_map import terminal_map  # noqa: PLC0415
 
-        drawn = terminal_map(plan_of(chart.document), width, color=colour)
+        rows = chart.document["placement"]
+        drawn = terminal_map(plan_of(chart.document), width, color=colour, placement=rows)
         yield from ("", Text(chart.title, style="bold"), Text.from_ansi(drawn) if colour else Text(drawn))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,27 +111,38 @@ class Trace(Record):
             raise PlanError(f"this is not a trace: {error}") from error
 
 
-def record(model: str | bytes, feeds: Mapping[str, Any], options: Any = None) -> Trace:
+def record(
+    model: str | bytes, feeds: Mapping[str, Any], options: Any = None, *, time_limit: float | None = None
+) -> Trace:
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
 
+    how = onnxruntime.RunOptions()
     try:
         options = options or onnxruntime.SessionOptions()
         with made_for_plans(options):
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+        # Nothing but this ends a run within this process.
+        alarm = threading.Timer(time_limit or 0.0, setattr, [how, "terminate", True])
+        alarm.daemon = True
+        if time_limit is not None:
+            alarm.start()
         native.begin_record(limited=False)
         outputs = None
         try:
             # Kept until the recording ends: an output is what outlives the run.
-            outputs = session.run(None, feeds)
+            outputs = session.run(None, feeds, how)
         finally:
             result = native.end_run()
             del outputs
+            alarm.cancel()
     except RuntimeUnsupported:
         raise
     except Exception as error:
+        if time_limit is not None and how.terminate:
+            raise ModelError("the run was not done within its time limit") from error
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
     if not isinstance(result, native.Recorded) or not result.complete:
         raise ModelError("there was no memory to write down what the model asks for")

@@ -17,7 +17,7 @@ def test_a_label_never_leaves_its_rectangle(name: str, width: float, height: flo
     found = label(name, "12.5 MiB", width, height)
     if found:
         along, across = (height, width) if found.upright else (width, height)
-        assert max(map(len, found.lines)) * layout.CHARACTER <= along
+        assert max(map(len, found.lines)) * (layout.CHARACTER if found.named else layout.DIGIT) <= along
         assert len(found.lines) * layout.LINE <= across
         assert found.lines[-1].endswith("12.5 MiB")
 
@@ -25,6 +25,7 @@ def test_a_label_never_leaves_its_rectangle(name: str, width: float, height: flo
 def test_a_label_says_as_much_as_fits() -> None:
     name = "/encoder/layer.0/MatMul_output_0"
     assert label(name, "1.0 MiB", 400, 20).lines == ("/encoder/layer.0/MatMul · 1.0 MiB",)  # type: ignore[union-attr]
+    assert label("/a/MatMul", "1.0 MiB", 70, 40).lines == ("/a/MatMul", "1.0 MiB")  # type: ignore[union-attr]
     assert label(name, "1.0 MiB", 70, 40).lines == ("…/MatMul", "1.0 MiB")  # type: ignore[union-attr]
     assert label(name, "1.0 MiB", 50, 14).lines == ("1.0 MiB",)  # type: ignore[union-attr]
     assert label(name, "1.0 MiB", 14, 200).upright  # type: ignore[union-attr]

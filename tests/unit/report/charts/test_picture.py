@@ -66,12 +66,14 @@ def test_a_failed_write_leaves_the_old_picture(unet: Plan, tmp_path: Path, monke
 
 def test_hostile_names_stay_text(hostile: Plan, tmp_path: Path) -> None:
     evil = "</script><img src=x onerror=alert(1)>"
-    chart = memory_map(hostile, title=evil, kinds=[evil, evil + "2"], dims=[evil, evil], step_names=[evil] * 9)
+    rows = [{"name": b.id, "bytes": b.size, "lower": b.lower, "upper": b.upper, "offset": 0, "shape": [evil],
+             "kind": evil, "producer": evil, "consumers": [evil]} for b in hostile.problem]  # fmt: skip
+    chart = memory_map(hostile, title=evil, placement=rows)
     save_chart(chart, tmp_path / "map.svg")
     save_chart(chart, tmp_path / "map.html")
     svg = ElementTree.parse(tmp_path / "map.svg")
     drawn = {element.tag.rpartition("}")[2] for element in svg.iter()}
-    assert drawn <= {"svg", "style", "rect", "g", "path", "line", "text", "tspan"}
+    assert drawn <= {"svg", "style", "rect", "g", "path", "line", "text", "title", "tspan"}
     assert any(evil in (element.text or "") for element in svg.iter())
     page = Elements((tmp_path / "map.html").read_text())
     assert " ".join(page.tags) == "html head meta meta meta meta title style script body div script"

@@ -90,10 +90,3 @@ def test_a_manifest_survives_being_written_and_read(packed: Path) -> None:
     made = open_package(packed).manifest
     assert Manifest.parse(made.text(), packed) == made
     assert Package(packed, made).size == sum(path.stat().st_size for path in open_package(packed).files)
-
-
-def test_features_of_a_cpu(tmp_path: Path) -> None:
-    info = tmp_path / "cpuinfo"
-    info.write_text("processor : 0\nflags\t\t: fpu avx2 aes fma avx512f\n")
-    assert this_cpu(info).features == ("avx2", "avx512f", "fma")
-    assert this_cpu(tmp_path / "none").features == ()

@@ -1,0 +1,115 @@
+"""How every chart begins and ends: Altair, or one error that says what to install; a theme, a width, a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onnxmem.errors import missing_extra
+from onnxmem.report.charts.layout import CHARACTER, printable, shorten
+from onnxmem.report.charts.theme import FONT, Theme
+from onnxmem.units import format_bytes
+
+if TYPE_CHECKING:
+    pass
+
+Row = dict[str, Any]
+Document = Mapping[str, Any]
+_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+_DWARFS = 1.6
+"""A budget this many times what was taken is named but not drawn to scale: it would flatten everything else."""
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """What a chart is drawn with: Altair, so many pixels between the axes, these colours, and a limit to keep."""
+
+    alt: Any
+    width: int
+    theme: Theme
+    budget: int | None
+    limit: str
+    """What the budget is called."""
+
+    @classmethod
+    def of(cls, width: int, theme: Theme, budget: int | None, own: int | None = None, called: str = "budget") -> Canvas:
+        """A canvas; an error that says what to install if there is no Altair.
+
+        Without a budget, the chart's own limit is drawn, which is called this.
+        """
+        try:
+            import altair  # noqa: PLC0415
+        except ImportError as error:
+            raise missing_extra("altair", "report") from error
+        return cls(altair, width, theme, *((own, called) if budget is None else (budget, "budget")))
+
+    def rows(self, values: list[Row]) -> Any:
+        """A chart of rows, without any mark."""
+        return self.alt.Chart(self.alt.InlineData(values=values))
+
+    def text(self, values: list[Row], **mark: Any) -> Any:
+        """A chart that writes, in ink unless told otherwise."""
+        return self.rows(values).mark_text(**{"fontSize": 11, "color": self.theme.ink, "aria": False, **mark})
+
+    def colour(self, field: str, colours: Mapping[str, str], *, legend: bool = True, **more: Any) -> Any:
+        """A colour for each value of a field; the legend, if any, lies below and wraps."""
+        columns = max(self.width // 170, 1)
+        key = self.alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=300, **more) if legend else None
+        scale = self.alt.Scale(domain=list(colours), range=list(colours.values()))
+        return self.alt.Color(f"{field}:N", scale=scale, legend=key)
+
+    def reach(self, top: float) -> float:
+        """How far a scale of bytes goes: to the highest value, and to the budget if that is near."""
+        return max(top, self.budget) if self.budget is not None and self.budget <= _DWARFS * top else top
+
+    def budget_line(self, reach: float, length: float, *, across: bool) -> list[Any]:
+        """The budget on a scale of so many bytes over so many pixels: `across` the bars, or over time as a height."""
+        if self.budget is None:
+            return []
+        label, at = f"{self.limit} {format_bytes(self.budget)}", self.budget / reach * length
+        value, inside = self.alt.value, self.budget <= reach
+        if not inside:
+            label, at = f"{label}, beyond this scale", length
+        # In the upper right corner, or above the bars: beside its line, on the side where there is room.
+        left = across and at + 4 + len(label) * CHARACTER <= self.width
+        align, dx = ("left", 4) if left else ("right", -4)
+        place = {"x": value(at), "y": value(-6)} if across else {"x": value(self.width), "y": value(length - at - 9)}
+        written = self.text([{}], color=self.theme.peak, align=align, dx=dx, baseline="bottom" if across else "middle")
+        layers = [written.encode(**place, text=value(label))]
+        if inside:
+            rule = self.rows([{}]).mark_rule(stroke=self.theme.peak, strokeWidth=1.5, strokeDash=[6, 4], aria=False)
+            layers.append(rule.encode(**({"x": value(at)} if across else {"y": value(length - at)})))
+        return layers
+
+    def finish(self, chart: Any, title: str = "", lines: Sequence[str] = ()) -> Any:
+        """The chart under its title, with what it shows in a line or two, in this theme."""
+        if title:
+            heading = shorten(printable(title), 100)
+            chart = chart.properties(
+                description=" ".join(lines) or heading,
+                title=self.alt.TitleParams(heading, subtitle=list(lines), anchor="start", fontSize=16,
+                                           subtitleFontSize=12, subtitlePadding=5, offset=14),
+            )  # fmt: skip
+        theme = self.theme
+        return (
+            chart.properties(background=theme.paper)
+            .configure(font=FONT, padding=14)
+            .configure_view(stroke=None)
+            .configure_title(color=theme.ink, subtitleColor=theme.muted)
+            .configure_axis(
+                labelColor=theme.muted,
+                titleColor=theme.ink,
+                titleFontWeight="normal",
+                titlePadding=8,
+                domainColor=theme.muted,
+                tickColor=theme.muted,
+                gridColor=theme.grid,
+            )
+            .configure_legend(labelColor=theme.ink, titleColor=theme.ink, titleFontWeight="normal")
+        )
+
+
+def unit_of(size: float) -> tuple[int, str]:
+    """The unit in which so many bytes are read most easily, and how many bytes it is."""
+    return next((pair for pair in _UNITS if size >= pair[0]), _UNITS[-1])

@@ -1,0 +1,94 @@
+"""Text has a contrast of 4.5 at least, lines one of 3, in light and dark; and no chart writes in other colours."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from onnxmem.report.charts import bars, parts, scaling, theme, timeline, waterfall, workers
+from onnxmem.report.charts.memory_map import placement_map
+from onnxmem.report.charts.theme import DARK, LIGHT, Theme, contrast
+from tests.unit.report import samples
+
+PARTS = [{"label": "stock", "parts": [{"name": name, "bytes": 30 << 20} for name in (*theme.PARTS, "other")]}]
+CHARTS: dict[str, Callable[..., Any]] = {
+    "map": lambda **more: placement_map(samples.plan(300), **more),
+    "parts": lambda **more: parts.peak_parts(PARTS, **more),
+    "scaling": lambda **more: scaling.scaling_chart(samples.compare(), **more),
+    "side by side": lambda **more: bars.side_by_side({"bars": [{"name": "stock", **samples.measure()}]}, **more),
+    "strategies": lambda **more: bars.strategies(samples.estimate()["activations"], **more),
+    "timeline": lambda **more: timeline.timeline_chart(samples.measure(), **more),
+    "waterfall": lambda **more: waterfall.waterfall_chart(samples.release(), **more),
+    "workers": lambda **more: workers.share_chart(samples.share(), **more),
+}
+
+
+def test_contrast_is_counted_as_wcag_does() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+def test_what_is_written_on_paper_can_be_read(scheme: Theme) -> None:
+    for colour in (scheme.ink, scheme.muted, scheme.peak):
+        assert contrast(colour, scheme.paper) >= 4.5, colour
+    for colour in theme.LINES:
+        assert contrast(colour, scheme.paper) >= 3, colour
+
+
+def test_what_is_written_on_fills_can_be_read() -> None:
+    fills = {*theme.SIZES, *theme.KINDS, *theme.PARTS.values(), theme.AT_PEAK, theme.TOGETHER, theme.OTHER}
+    for fill in fills | {theme.FILE, theme.ANONYMOUS}:
+        assert contrast(theme.text_on(fill), fill) >= 4.5, fill
+
+
+def test_series_differ_in_more_than_hue() -> None:
+    assert len(set(theme.SHAPES)) == len(set(theme.DASHES)) == len(theme.LINES)
+    assert contrast(theme.FILE, theme.ANONYMOUS) >= 2
+    shades = list(theme.PARTS.values())
+    assert all(contrast(one, other) >= 1.7 for one, other in itertools.pairwise(shades))
+
+
+def marks(spec: Any) -> Iterator[dict[str, Any]]:
+    """Every layer with a mark, however deep it lies."""
+    if isinstance(spec, dict):
+        if "mark" in spec:
+            yield spec
+        for value in spec.values():
+            yield from marks(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from marks(value)
+
+
+@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+def test_charts_write_only_in_colours_that_can_be_read(name: str, scheme: Theme) -> None:
+    spec = CHARTS[name](theme=scheme).to_dict(validate=False)
+    readable = {scheme.ink, scheme.muted, scheme.peak}
+    fixed = {mark["mark"].get("color") for mark in marks(spec) if mark["mark"]["type"] == "text"}
+    rows = [row for rows in spec["datasets"].values() for row in rows if {"colour", "text"} <= row.keys() - {"x2"}]
+    by_row = {row["colour"] for row in rows if "x2" not in row}
+    # Text that lies on fills has their colours.
+    assert fixed | by_row <= readable | {theme.ON_LIGHT, theme.ON_DARK, None} and fixed | by_row
+    assert spec["background"] == scheme.paper and spec["config"]["axis"]["labelColor"] == scheme.muted
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_budget_is_drawn_or_named_everywhere(name: str) -> None:
+    spec = CHARTS[name](budget=2 << 20, width=400)
+    assert "budget 2.0 MiB" in str(spec.to_dict(validate=False)).replace("\\n", " ")
+    assert "budget" not in str(CHARTS[name]().to_dict(validate=False))
+
+
+def test_a_budget_far_beyond_is_named_but_flattens_nothing() -> None:
+    spec = timeline.timeline_chart(samples.measure(), budget=1 << 40).to_dict(validate=False)
+    assert "budget 1.0 TiB, beyond this scale" in str(spec)
+
+
+def test_the_limit_of_a_measurement_is_drawn() -> None:
+    limited = {**samples.measure(), "memory_limit": {"bytes": 150 << 20, "enforced_by": "cgroup"}}
+    assert "memory limit 150.0 MiB" in str(timeline.timeline_chart(limited).to_dict(validate=False))
