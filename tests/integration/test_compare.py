@@ -16,6 +16,7 @@ from onnx import numpy_helper
 
 from onnxmem import InferenceSession, compare, load_best, measure, pack
 from onnxmem.errors import BudgetExceeded, ModelError, UsageError
+from onnxmem.progress import Progress
 from onnxmem.report.build import make_report
 from onnxmem.report.charts.scaling import scaling_chart
 from onnxmem.report.save import save_report
@@ -171,11 +172,11 @@ def test_files_that_are_no_models_are_named(matmul: Path, tmp_path: Path) -> Non
 
 
 def test_further_rounds_where_nothing_is_decided(matmul: Path) -> None:
-    said: list[str] = []
-    few: dict[str, Any] = {**QUICK, "repeat": 2, "repeat_limit": 3, "on_life": said.append}
+    seen: list[Progress] = []
+    few: dict[str, Any] = {**QUICK, "repeat": 2, "repeat_limit": 3, "on_progress": seen.append}
     result = compare([matmul, f"{matmul}+tuned"], shapes={"x": (64, 1024)}, **few)
     # Two processes of each tell next to nothing about times.
-    assert any("3 of at most 3" in text for text in said)
+    assert any("3 of at most 3" in progress.stage for progress in seen)
     samples = result.document()["candidates"][0]["inputs"][0]["samples"]
     assert len(samples["latency_seconds"]) == 3
     verdicts = {row["verdict"] for row in result.document()["rows"]}

@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import check_writable, print_json, print_report
+from onnxmem.cli.output import check_writable, print_result
 
 
 def convert(
@@ -24,12 +24,8 @@ def convert(
     One .onnx file, one with its weights in a file beside it, or ONNX Runtime's own format.
     """
     from onnxmem.packing.convert import convert as run  # noqa: PLC0415
-    from onnxmem.report.build import make_report  # noqa: PLC0415
 
     check_writable(output, (), (model,))
     with progress(f"converting {model.name}"):
         converted = run(model, to, output, force=force)
-    if json:
-        print_json(converted.document())
-    else:
-        print_report(make_report([converted]))
+    print_result(converted, json=json)

@@ -50,4 +50,4 @@ def estimate(
         result, scheduled, best = compute_estimate(Model.open(model), question, strategy or STRATEGIES)
     if tensors is not None:
         write_tensors(scheduled, best, tensors)
-    output.show(result.document())
+    output.show(result)

@@ -31,7 +31,6 @@ def measure(
     In a fresh process: exact peaks by phase, what they are made of, the largest nodes, and latency.
     """
     from onnxmem.measurement.measure import measure as run  # noqa: PLC0415
-    from onnxmem.report.charts.timeline import timeline_chart  # noqa: PLC0415
     from onnxmem.report.sections.measure import ending  # noqa: PLC0415
 
     output.check(model, feed.inputs)
@@ -49,8 +48,7 @@ def measure(
             nodes=nodes,
             on_progress=step,
         )
-    output.draw(lambda: timeline_chart(result.document()))
-    output.show(result.document())
+    output.show(result)
     if not result.verdict.ok:
         tell(f"the process {ending(result.document())}", result.verdict.hint)
         raise typer.Exit(3)

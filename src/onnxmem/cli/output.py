@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxmem.cli.console import progress
+from onnxmem.cli.console import progress, tell
 from onnxmem.errors import OnnxmemError, UsageError, check_extra
 
 if TYPE_CHECKING:
+    import altair
+
     from onnxmem.report.report import Report
 
 Document = Mapping[str, Any]
@@ -23,6 +25,8 @@ Document = Mapping[str, Any]
 _REPORTS = (".json", ".html", ".md", ".txt")
 _DRAWN = (".svg", ".png", ".html")
 """What holds pictures."""
+_MAIN = ("memory map", "sizes", "timeline", "waterfall", "workers")
+"""The pictures that show a result; others explain a part of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +63,27 @@ class Output:
         named = ((self.output, reports), (self.html, (".html",)))
         return [(path, suffixes) for path, suffixes in named if path is not None]
 
-    def show(self, document: Document, *, table: Callable[[Path], None] | None = None) -> None:
-        """Write and print a result."""
-        from onnxmem.report.build import make_report  # noqa: PLC0415
+    def show(self, result: Any, *, table: Callable[[Path], None] | None = None) -> Report:
+        """Write and print a result; `table` writes it as CSV."""
+        from onnxmem import files  # noqa: PLC0415
+        from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
+        from onnxmem.report.save import save_report  # noqa: PLC0415
 
-        for path in (self.output, self.html):
-            if path is not None:
-                _write(document, path, table)
+        document = document_of(result)
+        report = make_report([document])
+        for path in (each for each in (self.output, self.html) if each is not None):
+            if path.suffix.lower() == ".csv" and table is not None:
+                table(path)
+            elif path.suffix.lower() == ".json":
+                files.write_text(path, to_json(document))
+            else:
+                with progress("writing the report"):
+                    save_report(report, path)
         if self.json:
             print_json(document)
         else:
-            print_report(make_report([document]))
+            print_report(report)
+        return report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +97,26 @@ class DrawnOutput(Output):
     def _wanted(self, table: bool) -> list[tuple[Path, tuple[str, ...]]]:
         return [*super()._wanted(table), *([(self.picture, _DRAWN)] if self.picture is not None else [])]
 
-    def draw(self, chart: Callable[[], Any]) -> None:
-        """Write the picture, if one is wanted."""
+    def show(
+        self,
+        result: Any,
+        *,
+        table: Callable[[Path], None] | None = None,
+        chart: Callable[[], altair.TopLevelMixin] | None = None,
+    ) -> Report:
+        """The same, and draw it: `chart`, or the main one of its report."""
+        report = super().show(result, table=table)
         if self.picture is not None:
+            from onnxmem.report.charts.drawings import draw  # noqa: PLC0415
             from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
 
+            main = [each for each in report.sections[-1].charts if each.kind in _MAIN]
+            if chart is None and not main:
+                tell(f"there is nothing to draw: '{self.picture}' was not written")
+                return report
             with progress("drawing"):
-                save_chart(chart(), self.picture)
+                save_chart(chart() if chart else draw(main[0]), self.picture)
+        return report
 
 
 def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | None] = ()) -> None:
@@ -121,21 +148,6 @@ def _files(path: Path) -> Iterable[Path]:
             yield from read_signature(path).files
 
 
-def _write(document: Document, path: Path, table: Callable[[Path], None] | None) -> None:
-    from onnxmem import files  # noqa: PLC0415
-    from onnxmem.report.build import make_report  # noqa: PLC0415
-    from onnxmem.report.save import save_report  # noqa: PLC0415
-
-    kind = path.suffix.lower()
-    if kind == ".csv" and table is not None:
-        table(path)
-    elif kind == ".json":
-        files.write_text(path, to_json(document))
-    else:
-        with progress("writing the report"):
-            save_report(make_report([document]), path)
-
-
 def to_json(document: Document) -> str:
     """A document as text."""
     return jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -144,6 +156,16 @@ def to_json(document: Document) -> str:
 def print_json(document: Document) -> None:
     """One JSON document on stdout."""
     typer.echo(to_json(document), nl=False)
+
+
+def print_result(result: Any, *, json: bool) -> None:
+    """A result on stdout, for verbs whose output is not a file of it."""
+    from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
+
+    if json:
+        print_json(document_of(result))
+    else:
+        print_report(make_report([result]))
 
 
 def print_report(report: Report) -> None:

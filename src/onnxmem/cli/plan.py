@@ -71,9 +71,11 @@ def plan(
     with progress(f"planning {source.name}"):
         opened = read_problem(source, alignment=1 if alignment is None else alignment) if table else Model.open(source)
         result, placed, _ = compute_plan(opened, question, strategy, limit, source.name if table else "")
-    document = result.document()
-    output.draw(lambda: memory_map(placed, title=result.title, placement=document["placement"]))
-    output.show(document, table=lambda path: write_plan(placed, path))
+    output.show(
+        result,
+        table=lambda path: write_plan(placed, path),
+        chart=lambda: memory_map(placed, title=result.title, placement=result.document()["placement"]),
+    )
     if not result.fits:
         raise typer.Exit(1)
 

@@ -53,4 +53,4 @@ def trace(
         assert not isinstance(result.trace, Unknown)
         write_problem(result.trace.problem(outputs=outputs), path)
 
-    output.show(result.document(), table=table)
+    output.show(result, table=table)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnxmem.report.charts.bars import Bars, bar
-from onnxmem.report.charts.canvas import Canvas, Document, Row
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
 from onnxmem.report.charts.layout import printable
 from onnxmem.report.charts.theme import ANONYMOUS, AT_PEAK, FILE, LIGHT, Theme
 from onnxmem.units import format_bytes, format_percent
-
-if TYPE_CHECKING:
-    import altair
 
 WIDTH, ROW = 640, 40
 _COLOURS = {"file-backed": FILE, "anonymous": ANONYMOUS, "given back by this step": AT_PEAK}
@@ -20,7 +15,7 @@ _NOTHING = 2**20 // 10
 
 def waterfall_chart(
     document: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> altair.LayerChart:
+) -> Picture:
     """Which step gave the memory back? One bar for each: what is still resident, and what went.
 
     It takes the document, so that a saved result is drawn as a fresh one is.
@@ -34,8 +29,7 @@ def waterfall_chart(
         rows += _rows(name, step, is_step=is_step)
         notes += _note(name, step, is_step=is_step)
     bars = Bars(rows, notes, _COLOURS, "RSS", row=ROW, legend=True).draw(canvas)
-    drawn: altair.LayerChart = canvas.finish(bars, title or document["model"], summary(document))
-    return drawn
+    return canvas.finish(bars, title or document["model"], summary(document))
 
 
 def summary(document: Document) -> list[str]:
