@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,11 @@ def document_of(result: Any) -> Document:
     raise UsageError(f"there is no report on a {type(result).__name__}")
 
 
-def read_report(paths: Iterable[Path], title: str = "") -> Report:
+def read_report(paths: Iterable[str | PathLike[str]], title: str = "") -> Report:
     """One report of saved results: files that verbs wrote with `--json`, or reports saved as JSON; `-` is stdin."""
     documents: list[Document] = []
     for path in paths:
-        for document in _read(path):
+        for document in _read(Path(path)):
             try:
                 section(document)
             except OnnxmemError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
-from onnxmem.report.charts.theme import AT_PEAK, KINDS, LIGHT, SIZES, Theme
+from onnxmem.report.charts.theme import AT_PEAK, LIGHT, OPTIMAL, SIZES, Theme
 from onnxmem.units import format_bytes
 
 WIDTH, ROW = 640, 30
@@ -88,7 +88,7 @@ def strategies(
         rows.append(bar(_name(plan["name"]), kind, 0, size))
         text = f"{format_bytes(size)}{', optimal' if plan['optimal'] else ''}"
         notes.append({"name": _name(plan["name"]), "x": size, "text": text})
-    colours = {"optimal": KINDS[2], "not proven optimal": SIZES[1]}
+    colours = {"optimal": OPTIMAL, "not proven optimal": SIZES[1]}
     return canvas.finish(Bars(rows, notes, colours, "peak of the arena").draw(canvas))
 
 
