@@ -7,6 +7,7 @@ python examples/enhance/run.py
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -41,7 +42,7 @@ def once(path: Path) -> Comparison:
         shapes={"image": (1, 3, "N", "N")},
         sizes=(128, 256, 512),
         runs=2,
-        on_life=Console(stderr=True).print,
+        on_progress=lambda progress: print(progress.stage, file=sys.stderr),
     )
 
 

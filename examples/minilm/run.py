@@ -7,6 +7,7 @@ python examples/minilm/run.py
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from minilm import model_folder
@@ -34,7 +35,7 @@ def once() -> Comparison:
         ranges={"ids": (0, 30522), "mask": (1, 2)},
         sizes=(32, 128, 256, 512),
         runs=3,
-        on_life=Console(stderr=True).print,
+        on_progress=lambda progress: print(progress.stage, file=sys.stderr),
     )
 
 

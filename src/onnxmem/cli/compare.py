@@ -110,7 +110,7 @@ def compare(
             on_progress=step,
         )
     output.show(result)
-    for failed in result.results:
+    for failed in result.candidates:
         if failed.failure is not None:
             tell(f"{failed.name}: {failed.failure}", _install_hint(failed.failure))
     if not result.ok:

@@ -38,11 +38,6 @@ NO_MEMORY = (
 OUT_OF_MEMORY, REFUSED, FAILED = "out of memory", "refused", "failed"
 
 
-def series_phase(label: str) -> str:
-    """The phase in which one of several inputs is run."""
-    return f"run {label}"
-
-
 class Task(messages.Message):
     """What the process is to load and run."""
 
@@ -59,8 +54,6 @@ class Task(messages.Message):
     profile: bool = False
     save: str | None = None
     """A folder for the outputs of the last run."""
-    series: Sequence[tuple[str, SavedFeeds]] = ()
-    """Inputs by label: each is run in this one process, instead of `feeds` and its steady runs."""
     source: Mapping[str, Any] | None = None
     """The document of a `TorchSource`, for PyTorch's worker."""
 

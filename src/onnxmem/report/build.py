@@ -13,10 +13,8 @@ from typing import Any
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.estimation.planning import Planning
 from onnxmem.placement.plan import Plan
-from onnxmem.releasing.ladder import Ladder
 from onnxmem.report.cells import words
 from onnxmem.report.charts.timeline import SCALE
-from onnxmem.report.release import release_document
 from onnxmem.report.render.to_json import SCHEMA
 from onnxmem.report.report import Chart, Document, Report, Section
 from onnxmem.report.sections import section
@@ -70,8 +68,6 @@ def document_of(result: Any) -> Document:
         return result
     if isinstance(result, Plan):
         return Planning.of(result).document()
-    if isinstance(result, Ladder):
-        return release_document(result)
     if callable(getattr(result, "document", None)):
         document: Document = result.document()
         return document

@@ -93,8 +93,8 @@ def release(name: str = "model.onnx") -> dict[str, Any]:
         "before": step("before", 60 * MIB, None), "loaded": step("loaded", 80 * MIB, None),
         "full": step("full", 160 * MIB, None),
         "steps": [step(name, 70 * MIB, 90 * MIB), step("exit", 0, 70 * MIB)],
-        "growth_bytes": 100 * MIB, "left_bytes": 10 * MIB, "released_fraction": 0.987, "explanation": [name],
-        "brought_bytes": 90 * MIB, "returned_bytes": 89 * MIB, "remaining_bytes": MIB,
+        "brought_bytes": 100 * MIB, "returned_bytes": 90 * MIB, "remaining_bytes": 10 * MIB, "released_fraction": 0.9,
+        "explanation": [f"90.0% of the 100.0 MiB that {name} brought came back; 10.0 MiB remain.", name],
         "environment": ENVIRONMENT, "unknown": {},
     }  # fmt: skip
 

@@ -204,7 +204,7 @@ def test_a_plan_of_500_tensors_is_a_small_page() -> None:
 def test_text_and_markdown_need_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "altair", None)
     report = make_report(samples.all_of_them())
-    assert "98.7% of the 90.0 MiB that the model brought" in render_text(report)
+    assert "90.0% of the 100.0 MiB that model.onnx brought" in render_text(report)
     assert "| best | 8.0 MiB | provably minimal | 12.3 ms |" in render_markdown(report)
 
 

@@ -165,7 +165,7 @@ def _winner(row: Document, names: Mapping[str, str]) -> str:
 
 
 def _breakdowns(candidates: list[Document], names: Mapping[str, str]) -> Table:
-    """How each candidate's peak came about in one process."""
+    """How each candidate's peak came about."""
     found = {names.get(each["name"], words(each["name"], 40)): each["breakdown"] for each in candidates
              if each.get("breakdown")}  # fmt: skip
     by_name = [{part["name"]: part["bytes"] for part in parts} for parts in found.values()]
@@ -174,7 +174,7 @@ def _breakdowns(candidates: list[Document], names: Mapping[str, str]) -> Table:
     rows = tuple(
         (Cell(signs.get(step, "+ ") + words(step, 60)), *(size(parts, step) for parts in by_name)) for step in steps
     )
-    return Table("How the peak RSS comes about, in one process", ("each step raises it by", *found), rows)
+    return Table("How the peak RSS comes about", ("each step raises it by", *found), rows)
 
 
 def _fits(document: Document, names: Mapping[str, str]) -> Table:

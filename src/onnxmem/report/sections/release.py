@@ -19,13 +19,14 @@ _COLUMNS = (
 
 
 def section(document: Document) -> Section:
-    """`onnxmem.release/1`."""
+    """`onnxmem.release/1`. Its sentences were written where it was measured: here they are only shown."""
+    answer, *story = document.get("explanation") or ("What the model took cannot be told here.",)
     return Section(
         f"Releasing {model(document)}",
-        _summary(document),
+        words(answer, 800),
         facts=_facts(document),
         actions=_actions(document),
-        story=tuple(words(text, 800) for text in document.get("explanation") or ()),
+        story=tuple(words(text, 800) for text in story),
         charts=_charts(document),
         tables=(_table(document), _legend(document)),
         notes=few(_notes(document)),
@@ -33,35 +34,27 @@ def section(document: Document) -> Section:
     )
 
 
-def _summary(document: Document) -> str:
-    if number(document, "released_fraction") is None:
-        return "What the model took cannot be told here."
-    part, brought = percent(document, "released_fraction").text, known(document, "brought_bytes")
-    remain = known(document, "remaining_bytes")
-    return f"{part} of the {brought} that the model brought came back without ending the process; {remain} remain."
-
-
 def _facts(document: Document) -> tuple[Fact, ...]:
     facts = (
-        Fact("came back", percent(document, "released_fraction"), "of what the model brought"),
-        Fact("the model brought", size(document, "brought_bytes"), "anonymous memory and mapped pages of its files"),
-        Fact("remain", size(document, "remaining_bytes"), "of it, until the process ends"),
-        Fact("remain of RSS", size(document, "left_bytes"), "RSS − RSS before loading, pages of libraries included"),
+        Fact("came back", percent(document, "released_fraction"), "of what the model brought, process still alive"),
+        Fact("the model brought", size(document, "brought_bytes"), "anonymous memory, and pages of its mapped files"),
+        Fact("came back", size(document, "returned_bytes"), "of it, after all steps"),
+        Fact("remains", size(document, "remaining_bytes"), "of it, until the process ends"),
     )
-    return tuple(fact for fact in facts if fact.label == "came back" or fact.cell.value is not None)
+    return tuple(fact for fact in facts if fact is facts[0] or fact.cell.value is not None)
 
 
 def _actions(document: Document) -> tuple[Action, ...]:
     """Calls, not commands: it is the program that holds the model that has to make them."""
-    returned, remain = number(document, "returned_bytes") or 0, number(document, "left_bytes") or 0
+    returned, remaining = (number(document, key) or 0 for key in ("returned_bytes", "remaining_bytes"))
     actions = []
     if returned >= _WORTH:
         text = "Close the session and trim the allocator with one call"
         actions.append(Action(text, format_bytes(returned), "onnxmem.release(session)"))
-    if remain >= _WORTH:
+    if remaining >= _WORTH:
         text = "Run it in a process of its own, which gives everything back"
         call = f'onnxmem.IsolatedSession("{model(document)}")'
-        actions.append(Action(text, f"another {format_bytes(remain)}", call))
+        actions.append(Action(text, f"another {format_bytes(remaining)}", call))
     return tuple(actions)
 
 
