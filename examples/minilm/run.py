@@ -7,6 +7,7 @@ python examples/minilm/run.py
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from minilm import model_folder
@@ -14,9 +15,10 @@ from rich.console import Console
 
 from onnxmem import compare
 from onnxmem.comparison.comparison import Comparison
+from onnxmem.report.build import make_report
 from onnxmem.report.charts.picture import save_chart
 from onnxmem.report.charts.scaling import scaling_chart
-from onnxmem.report.compare_text import compare_text
+from onnxmem.report.render.to_terminal import render_terminal
 
 HERE = Path(__file__).parent
 MADE = HERE / "made"
@@ -33,7 +35,7 @@ def once() -> Comparison:
         ranges={"ids": (0, 30522), "mask": (1, 2)},
         sizes=(32, 128, 256, 512),
         runs=3,
-        on_life=Console(stderr=True).print,
+        on_progress=lambda progress: print(progress.stage, file=sys.stderr),
     )
 
 
@@ -48,7 +50,7 @@ if __name__ == "__main__":
         scaling_chart(first.document(), title="MiniLM: peak memory against sentence length"), MADE / "scaling.svg"
     )
     console = Console(width=110, highlight=False, markup=False)
-    console.print(compare_text(first), "")
+    console.print(render_terminal(make_report([first]), width=110))
     changed = first.disagreements(second)
     console.print(
         f"Compared again: {len(first.rows) - len(changed)} of {len(first.rows)} rows say the same.", *changed, sep="\n"

@@ -43,6 +43,7 @@ from onnxmem.releasing.demonstrate import (
     demonstrate_actual_onnx_memory_release as demonstrate_actual_onnx_memory_release,
 )
 from onnxmem.releasing.ladder import Ladder as Ladder
+from onnxmem.releasing.ladder import release_ladder as release_ladder
 from onnxmem.releasing.release import Released as Released
 from onnxmem.releasing.release import release as release
 from onnxmem.releasing.track import Tracking as Tracking

@@ -7,7 +7,6 @@ import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from onnxmem.documents import Record
@@ -64,6 +63,9 @@ def read_environment(onnxruntime: str | None = None) -> Environment:
 
 def package_version(package: str) -> str:
     """The version of an installed package."""
+    # Late: it imports a mail parser, and sessions that only know their own records would have it, too.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -48,7 +48,7 @@ def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
         yield folder
     except OSError as error:
         # NumPy says only how much it could not write.
-        if error.errno in _FULL or (error.errno is None and shutil.disk_usage(parent).free < 2**20):
+        if error.errno in (*_FULL, None):
             raise _no_room(parent, beside, error) from error
         raise
     finally:

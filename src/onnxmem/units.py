@@ -1,4 +1,4 @@
-"""Bytes: read "512MiB", write "512.0 MiB"."""
+"""How figures are read and written, everywhere in the same way: "512MiB" in; "512.0 MiB", "12.3%", "2.50×" out."""
 
 from __future__ import annotations
 
@@ -46,3 +46,27 @@ def format_bytes(count: int | float) -> str:
         if count < factor * 1023.95:
             return f"{sign}{count / factor:.1f} {unit}"
     return f"{sign}{count / 2**40:.1f} TiB"
+
+
+def format_seconds(value: float) -> str:
+    """A duration as people read it: "40 µs", "85.3 ms", "2.41 s"."""
+    if abs(value) < 0.0995e-3:
+        return f"{value * 1e6:.0f} µs"
+    return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
+
+
+def format_percent(value: float) -> str:
+    """0.123 as "12.3%"; what rounds to nothing or to all but is neither says so."""
+    if 0 < value < 0.0005:
+        return "< 0.1%"
+    return "> 99.9%" if 0.9995 <= value < 1 else f"{value * 100:.1f}%"
+
+
+def format_times(value: float) -> str:
+    """2.5 as "2.50×"."""
+    return f"{value:.2f}×" if value < 99.995 else f"{value:,.0f}×"
+
+
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """ "1 buffer", "1,200 buffers"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -18,6 +18,7 @@ import pytest
 from onnxmem import IsolatedSession, SessionClosed, SessionError, SessionLost
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.session.isolated.channel import Channel
+from onnxmem.session.isolated.messages import Load, Loaded
 from onnxmem.session.isolated.process import Child
 
 X = np.random.default_rng(0).standard_normal((3, 64), dtype=np.float32)
@@ -195,7 +196,7 @@ def test_a_child_killed_in_the_middle_of_calls_fails_all_of_them(session: Isolat
 def test_a_child_killed_while_loading_is_one_clear_error(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load = Child.load
 
-    def killed(self: Child, request: dict[str, Any]) -> dict[str, Any]:
+    def killed(self: Child, request: Load) -> Loaded:
         self.process.kill()
         return load(self, request)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -14,16 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+import onnxmem
 from benchmarks import real_models
 from onnxmem import Measurement, measure
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.measurement import probes
 from onnxmem.measurement.protocol import PHASES
+from onnxmem.measurement.scenario import Scenario
 from onnxmem.progress import Progress
+from onnxmem.releasing.ladder import climb
+from onnxmem.report.build import make_report
 from onnxmem.report.charts.timeline import timeline_chart
-from onnxmem.report.measure_text import measure_text
+from onnxmem.report.render.to_terminal import render_terminal
 from onnxmem.unknown import Unknown
 
 MIB = 2**20
@@ -40,9 +42,7 @@ def known(value: object) -> int:
 
 
 def text_of(result: Measurement) -> str:
-    console = Console(width=100, markup=False, file=io.StringIO(), record=True)
-    console.print(measure_text(result))
-    return console.export_text()
+    return render_terminal(make_report([result]), width=100)
 
 
 def alive(pid: int) -> bool:
@@ -118,6 +118,32 @@ def test_the_document_has_what_others_rely_on(matmul: Path) -> None:
     assert document["dims"]["assumed"] == {"batch": 1}
 
 
+@pytest.mark.parametrize("mode", ["stock", "planned"])
+def test_a_measurement_comes_back_from_its_document(unet: Path, mode: str) -> None:
+    result = measure(unet, dims={"height": 64, "width": 64}, mode=mode, runs=2, repeat=2)
+    again = Measurement.from_document(json.loads(json.dumps(result.document())))
+    assert again == result
+    assert again.document() == result.document()
+    assert repr(result) == f"<Measurement of unet.onnx, mode {mode}: ok>"
+
+
+def test_one_that_failed_comes_back_too(unimplemented: Path) -> None:
+    result = quick(unimplemented, options={"enable_mem_pattern": False}, config={"session.disable_prepacking": "1"})
+    document = json.loads(json.dumps(result.document()))
+    assert Measurement.from_document(document) == result
+    assert document["scenario"]["options"] == {"enable_mem_pattern": False}
+    assert document["scenario"]["config"] == {"session.disable_prepacking": "1"}
+
+
+def test_progress_goes_through_all_phases_of_all_trials(matmul: Path) -> None:
+    seen: list[Progress] = []
+    measure(matmul, runs=1, repeat=2, on_progress=seen.append)
+    stages = [progress.stage for progress in seen]
+    assert stages == [*(f"{p} ({k} of 2)" for k in (1, 2) for p in PHASES[:-1]), "profiling"]
+    assert [progress.done for progress in seen[:-1]] == sorted(progress.done for progress in seen[:-1])
+    assert all(progress.pid and progress.total == 2 * len(PHASES) for progress in seen[:-1])
+
+
 @pytest.mark.parametrize("phase", PHASES[:-1])
 def test_a_kill_loses_one_phase_only(matmul: Path, phase: str) -> None:
     seen: list[int] = []
@@ -174,7 +200,9 @@ def test_too_little_memory_is_a_verdict(folder: Path, matmul: Path) -> None:
     enough = quick(matmul, memory_limit=512 * MIB)
     assert enough.verdict.ok and enough.trial.limited_by
     data = quick(matmul, memory_limit=70 * MIB, dims={"batch": 4096})
-    assert data.verdict.kind == "out of memory"
+    assert data.verdict.kind == "out of memory" and data.verdict.limit == 70 * MIB
+    assert "with a limit of 70.0 MiB" in str(data.verdict)
+    assert data.document()["verdict"]["limit_bytes"] == 70 * MIB
     assert data.verdict.phase in ("import", "inputs", "load", "first run")
     assert data.phases[0].completed
 
@@ -191,6 +219,21 @@ def test_a_shape_the_model_cannot_take_fails_in_the_run(reshaping: Path) -> None
     assert quick(reshaping, dims={"batch": 2}).verdict.ok
     result = quick(reshaping, dims={"batch": 3})
     assert (result.verdict.kind, result.verdict.phase) == ("failed", "first run")
+    assumed = quick(reshaping)
+    assert "these were assumed: batch=1" in assumed.verdict.hint and "--shape x=1x8" in assumed.verdict.hint
+
+
+def test_assumed_dimensions_that_make_it_fail_are_named(reshaping: Path, tmp_path: Path) -> None:
+    for attempt in (
+        lambda: climb(Scenario(reshaping)),
+        lambda: onnxmem.trace(reshaping),
+        lambda: onnxmem.pack(reshaping, tmp_path / "p", "external"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            attempt()
+        assert "these were assumed: batch=1" in caught.value.hint and "--shape x=1x8" in caught.value.hint
+    shared = onnxmem.share(reshaping, (1,), ("stock",), cold=False, runs=1)
+    assert "these were assumed: batch=1" in shared.groups[0].failures[0]
 
 
 def test_what_is_wrong_with_a_request_is_said_before_anything_runs(matmul: Path, tmp_path: Path) -> None:

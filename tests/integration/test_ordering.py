@@ -180,6 +180,26 @@ def test_what_cannot_be_is_said_before_any_work(
     assert not list(tmp_path.iterdir())
 
 
+def test_the_scratch_of_a_convolution_reaches_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime's statistics name nodes with a hash behind; the search knows them without."""
+    weights = numpy_helper.from_array(np.ones((4, 3, 3, 3, 3), np.float32), "w")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], "convolve"), helper.make_node("Relu", ["y"], ["z"], "relu")]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, None, None, None, None]) for name in "xz"]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [weights])
+    path = tmp_path / "conv.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    asked: dict[str, int] = {}
+    memory_of: Any = vars(order)["memory_of"]
+
+    def spy(graph: Any, *arguments: Any, scratch: Callable[[Any], int], **options: Any) -> Any:
+        asked.update({node.op_type: scratch(node) for node in graph.nodes})
+        return memory_of(graph, *arguments, scratch=scratch, **options)
+
+    monkeypatch.setattr(order, "memory_of", spy)
+    pack(path, tmp_path / "p", order="best", shapes={"x": (1, 3, 12, 12, 12)})
+    assert max(asked.values()) > 0, asked
+
+
 @pytest.mark.parametrize("model", [branching, looping])
 def test_nodes_around_subgraphs_are_followed(tmp_path: Path, model: Callable[[], bytes]) -> None:
     (tmp_path / "m.onnx").write_bytes(model())

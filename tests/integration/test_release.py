@@ -23,10 +23,10 @@ from onnxmem import zoo
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.progress import Progress
+from onnxmem.releasing.explanation import explain_release
 from onnxmem.releasing.ladder import Ladder, climb
 from onnxmem.releasing.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
 from onnxmem.report.charts.waterfall import summary
-from onnxmem.report.release import release_document
 from onnxmem.unknown import Unknown
 
 MIB = 2**20
@@ -86,7 +86,7 @@ def test_an_arena_can_be_shrunk_while_the_session_lives(tmp_path: Path) -> None:
     assert gained[SHRINK] > gained[CLOSE] and gained[SHRINK] > 50 * MIB
     assert ladder.released.clear_cache is False
     without = climb(Scenario(path, shapes={"image": (1, 3, 256, 256)}, runs=1, options={"enable_cpu_mem_arena": False}))
-    assert without.released.shrinkage and "could not be shrunk" in " ".join(release_document(without)["explanation"])
+    assert without.released.shrinkage and "could not be shrunk" in " ".join(explain_release(without))
 
 
 def test_isolation_gives_back_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +105,7 @@ def test_tracking_in_this_process_is_honest(folder: Path) -> None:
     script = (
         "import json, sys, onnxmem\n"
         "t = onnxmem.track_onnx_runtime_memory_release(sys.argv[1], dims={'batch': 8}, verbose=True)\n"
-        "facts = [t.returned_fraction, t.freed_by_file_size, t.verdict, t.session['providers'], t.file_bytes]\n"
+        "facts = [t.returned_fraction, t.freed_by_file_size, t.verdict, t.session.providers, t.file_bytes]\n"
         "print(json.dumps([str(t), *facts]))\n"
     )
     command = [sys.executable, "-c", script, str(folder / "external.onnx")]
@@ -125,11 +125,17 @@ def test_tracking_a_session_of_the_callers_does_not_pretend(small: Path) -> None
     session = ort.InferenceSession(str(small), providers=["CPUExecutionProvider"])
     tracked = onnxmem.track_onnx_runtime_memory_release(session)
     assert isinstance(tracked.returned_fraction, Unknown) and "before the tracking began" in tracked.verdict
-    assert tracked.session["model"] == "small.onnx" and tracked.file_bytes == small.stat().st_size
+    assert tracked.session.model == "small.onnx" and tracked.file_bytes == small.stat().st_size
     assert "Nothing was released" in onnxmem.track_onnx_runtime_memory_release(session).verdict
     session = ort.InferenceSession(str(small), providers=["CPUExecutionProvider"])
     kept = session.run(None, {"x": np.ones((1, 256), np.float32)})
     assert "kept[0]" in onnxmem.track_onnx_runtime_memory_release(session).verdict and kept
+
+
+def test_an_isolated_session_is_closed(small: Path) -> None:
+    session = onnxmem.IsolatedSession(small)
+    assert not onnxmem.release(session).already and session.closed
+    assert onnxmem.release(session).already
 
 
 def test_rounds_of_load_run_and_release_do_not_grow(tmp_path: Path) -> None:
@@ -148,7 +154,7 @@ def test_the_command_prints_a_table_json_and_a_picture(folder: Path, tmp_path: P
     keys = {"name", "rss_bytes", "anon_bytes", "file_bytes", "virtual_bytes", "freed_bytes"}
     assert all(keys <= step.keys() for step in document["steps"])
     assert [step["name"] for step in document["steps"]] == [*RUNGS, EXIT]
-    assert not document["has_clear_cache"] and document["inputs"]["x"]["shape"] == [4, 2048]
+    assert not document["released"]["clear_cache"] and document["inputs"]["x"]["shape"] == [4, 2048]
     drawn = " ".join(element.text or "" for element in ElementTree.parse(picture).iter())
     assert all(name in drawn for name in (*RUNGS, EXIT, "loaded and run", "given back by this step"))
 
@@ -217,5 +223,5 @@ def test_a_model_that_fails_to_run_says_so(tmp_path: Path) -> None:
 
 
 def test_the_summary_names_what_was_measured(small: Path) -> None:
-    lines = summary(release_document(climb(Scenario(small, runs=1))))
+    lines = summary(climb(Scenario(small, runs=1)).document())
     assert "resident memory" in lines[0] and "ONNX Runtime" in lines[1]

@@ -76,8 +76,6 @@ def compare(
     """
     from onnxmem.comparison.compare import compare as run  # noqa: PLC0415
     from onnxmem.comparison.sizes import parse_open_shape, parse_sizes  # noqa: PLC0415
-    from onnxmem.report.charts.scaling import scaling_chart  # noqa: PLC0415
-    from onnxmem.report.compare_text import compare_text, has_figures  # noqa: PLC0415
 
     files = [path for path in (Path(name.partition("+")[0]) for name in candidates) if path.exists()]
     output.check(*files, inputs, weights)
@@ -111,10 +109,8 @@ def compare(
             advice=advice,
             on_progress=step,
         )
-    if has_figures(result):
-        output.draw(lambda: scaling_chart(result.document()))
-    output.show(result.document(), compare_text(result))
-    for failed in result.results:
+    output.show(result)
+    for failed in result.candidates:
         if failed.failure is not None:
             tell(f"{failed.name}: {failed.failure}", _install_hint(failed.failure))
     if not result.ok:

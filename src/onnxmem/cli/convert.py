@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import check_writable, print_json
+from onnxmem.cli.output import check_writable, print_result
 
 
 def convert(
@@ -24,13 +24,8 @@ def convert(
     One .onnx file, one with its weights in a file beside it, or ONNX Runtime's own format.
     """
     from onnxmem.packing.convert import convert as run  # noqa: PLC0415
-    from onnxmem.units import format_bytes  # noqa: PLC0415
 
     check_writable(output, (), (model,))
     with progress(f"converting {model.name}"):
         converted = run(model, to, output, force=force)
-    if json:
-        print_json(converted.document())
-    else:
-        for file in converted.files:
-            typer.echo(f"{file.path}  {format_bytes(file.size)}")
+    print_result(converted, json=json)

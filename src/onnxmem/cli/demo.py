@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onnxmem.cli.console import progress, tell
-from onnxmem.cli.output import check_writable, print_json, print_text
+from onnxmem.cli.output import check_writable, print_json, print_report
 from onnxmem.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
@@ -40,13 +40,11 @@ def demo(
     from onnxmem.estimation.estimate import compute_estimate, estimate  # noqa: PLC0415
     from onnxmem.files import replacing  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
-    from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
+    from onnxmem.report.build import brief, document_of, make_report  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
     from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
     from onnxmem.report.render.to_json import render_json  # noqa: PLC0415
     from onnxmem.report.save import save_report  # noqa: PLC0415
-    from onnxmem.report.sections.overview import MEASURED, stock_against_planned  # noqa: PLC0415
-    from onnxmem.report.text import demo_text  # noqa: PLC0415
     from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
 
     if html is not None:
@@ -82,9 +80,11 @@ def demo(
     if json:
         print_json({**jsonlib.loads(render_json(report)), "files": [str(path), *map(str, drawn)]})
         return
-    found = [(section.heading, section.summary) for section in report.sections if section.source is not results[0]]
-    saved = stock_against_planned([document for document in results if document["schema"] == MEASURED])
-    print_text(demo_text(result, placed, symbolic.formula, found, saved, drawn))
+    print_report(brief(report))
+    if symbolic.formula:
+        typer.echo(f"\nFor any size: peak = {symbolic.formula.text} bytes ({symbolic.formula.holds_for})")
+    typer.echo("\n" + "\n".join(f"Written: {file}" for file in (path, *drawn)))
+    typer.echo("Next: onnxmem measure YOUR_MODEL.onnx --mode planned")
 
 
 def _observe(path: Path, step: OnProgress) -> list[Document]:

@@ -38,7 +38,6 @@ def estimate(
     from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.placement.strategies import STRATEGIES, find  # noqa: PLC0415
-    from onnxmem.report.text import estimate_text  # noqa: PLC0415
 
     output.check(model, graph.inputs)
     if tensors is not None:
@@ -51,4 +50,4 @@ def estimate(
         result, scheduled, best = compute_estimate(Model.open(model), question, strategy or STRATEGIES)
     if tensors is not None:
         write_tensors(scheduled, best, tensors)
-    output.show(result.document(), estimate_text(result))
+    output.show(result)

@@ -31,8 +31,7 @@ def measure(
     In a fresh process: exact peaks by phase, what they are made of, the largest nodes, and latency.
     """
     from onnxmem.measurement.measure import measure as run  # noqa: PLC0415
-    from onnxmem.report.charts.timeline import timeline_chart  # noqa: PLC0415
-    from onnxmem.report.measure_text import ending, measure_text  # noqa: PLC0415
+    from onnxmem.report.sections.measure import ending  # noqa: PLC0415
 
     output.check(model, feed.inputs)
     keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": options.mode_for(mode, model)}
@@ -49,8 +48,7 @@ def measure(
             nodes=nodes,
             on_progress=step,
         )
-    output.draw(lambda: timeline_chart(result.document()))
-    output.show(result.document(), measure_text(result))
+    output.show(result)
     if not result.verdict.ok:
-        tell(f"the process {ending(result)}", result.verdict.hint)
+        tell(f"the process {ending(result.document())}", result.verdict.hint)
         raise typer.Exit(3)

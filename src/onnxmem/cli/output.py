@@ -8,18 +8,25 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxmem.cli.console import progress
+from onnxmem.cli.console import progress, tell
 from onnxmem.errors import OnnxmemError, UsageError, check_extra
+
+if TYPE_CHECKING:
+    import altair
+
+    from onnxmem.report.report import Report
 
 Document = Mapping[str, Any]
 
 _REPORTS = (".json", ".html", ".md", ".txt")
 _DRAWN = (".svg", ".png", ".html")
 """What holds pictures."""
+_MAIN = ("memory map", "sizes", "timeline", "waterfall", "workers")
+"""The pictures that show a result; others explain a part of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +63,27 @@ class Output:
         named = ((self.output, reports), (self.html, (".html",)))
         return [(path, suffixes) for path, suffixes in named if path is not None]
 
-    def show(self, document: Document, text: Any, *, table: Callable[[Path], None] | None = None) -> None:
-        """Write and print a result."""
-        for path in (self.output, self.html):
-            if path is not None:
-                _write(document, path, table)
+    def show(self, result: Any, *, table: Callable[[Path], None] | None = None) -> Report:
+        """Write and print a result; `table` writes it as CSV."""
+        from onnxmem import files  # noqa: PLC0415
+        from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
+        from onnxmem.report.save import save_report  # noqa: PLC0415
+
+        document = document_of(result)
+        report = make_report([document])
+        for path in (each for each in (self.output, self.html) if each is not None):
+            if path.suffix.lower() == ".csv" and table is not None:
+                table(path)
+            elif path.suffix.lower() == ".json":
+                files.write_text(path, to_json(document))
+            else:
+                with progress("writing the report"):
+                    save_report(report, path)
         if self.json:
             print_json(document)
         else:
-            print_text(text)
+            print_report(report)
+        return report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +97,26 @@ class DrawnOutput(Output):
     def _wanted(self, table: bool) -> list[tuple[Path, tuple[str, ...]]]:
         return [*super()._wanted(table), *([(self.picture, _DRAWN)] if self.picture is not None else [])]
 
-    def draw(self, chart: Callable[[], Any]) -> None:
-        """Write the picture, if one is wanted."""
+    def show(
+        self,
+        result: Any,
+        *,
+        table: Callable[[Path], None] | None = None,
+        chart: Callable[[], altair.TopLevelMixin] | None = None,
+    ) -> Report:
+        """The same, and draw it: `chart`, or the main one of its report."""
+        report = super().show(result, table=table)
         if self.picture is not None:
+            from onnxmem.report.charts.drawings import draw  # noqa: PLC0415
             from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
 
+            main = [each for each in report.sections[-1].charts if each.kind in _MAIN]
+            if chart is None and not main:
+                tell(f"there is nothing to draw: '{self.picture}' was not written")
+                return report
             with progress("drawing"):
-                save_chart(chart(), self.picture)
+                save_chart(chart() if chart else draw(main[0]), self.picture)
+        return report
 
 
 def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | None] = ()) -> None:
@@ -116,21 +148,6 @@ def _files(path: Path) -> Iterable[Path]:
             yield from read_signature(path).files
 
 
-def _write(document: Document, path: Path, table: Callable[[Path], None] | None) -> None:
-    from onnxmem import files  # noqa: PLC0415
-    from onnxmem.report.build import make_report  # noqa: PLC0415
-    from onnxmem.report.save import save_report  # noqa: PLC0415
-
-    kind = path.suffix.lower()
-    if kind == ".csv" and table is not None:
-        table(path)
-    elif kind == ".json":
-        files.write_text(path, to_json(document))
-    else:
-        with progress("writing the report"):
-            save_report(make_report([document]), path)
-
-
 def to_json(document: Document) -> str:
     """A document as text."""
     return jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -141,18 +158,24 @@ def print_json(document: Document) -> None:
     typer.echo(to_json(document), nl=False)
 
 
-def print_text(renderable: Any) -> None:
-    """A rich table or text on stdout: coloured on a terminal, plain elsewhere."""
+def print_result(result: Any, *, json: bool) -> None:
+    """A result on stdout, for verbs whose output is not a file of it."""
+    from onnxmem.report.build import document_of, make_report  # noqa: PLC0415
+
+    if json:
+        print_json(document_of(result))
+    else:
+        print_report(make_report([result]))
+
+
+def print_report(report: Report) -> None:
+    """A report on stdout: coloured on a terminal, plain elsewhere."""
     from rich.console import Console  # noqa: PLC0415
 
-    # Names in models are text: "[/]" would end a style and ":smile:" become a picture if Rich were to read them.
-    console = Console(highlight=False, markup=False, emoji=False)
+    from onnxmem.report.render.to_terminal import TEXT_WIDTH, render_terminal  # noqa: PLC0415
+
+    console = Console()
     # Files and pipes have no width of their own: do not fold long names there.
-    console.width = console.width if console.is_terminal else max(console.width, 100)
-    if console.is_terminal:
-        console.print(renderable)
-        return
-    with console.capture() as captured:
-        console.print(renderable)
-    # Tables fill their last column with blanks.
-    typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
+    width = console.width if console.is_terminal else max(console.width, TEXT_WIDTH)
+    colour = console.is_terminal and not console.no_color and not console.is_dumb_terminal
+    typer.echo(render_terminal(report, width=width, colour=colour), nl=False)

@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import print_json, print_text
+from onnxmem.cli.output import print_result
 from onnxmem.errors import UsageError
 from onnxmem.progress import Progress
 
@@ -66,7 +66,6 @@ def pack(
     from onnxmem.packing.pack import pack as write  # noqa: PLC0415
     from onnxmem.packing.pack import repack as write_again  # noqa: PLC0415
     from onnxmem.packing.packed import Packed  # noqa: PLC0415
-    from onnxmem.report.packages import package_text  # noqa: PLC0415
     from onnxmem.session.package import open_package, verify_package  # noqa: PLC0415
 
     if output == Path():
@@ -97,7 +96,4 @@ def pack(
         else:
             assert model is not None
             packed, what = write(model, output, mode, force=force, on_progress=step, **keywords), "packed"
-    if json:
-        print_json(packed.document())
-    else:
-        print_text(package_text(packed.package, what))
+    print_result({**packed.document(), "done": what}, json=json)

@@ -58,7 +58,6 @@ def plan(
     from onnxmem.placement.strategies import JOINT, find  # noqa: PLC0415
     from onnxmem.placement.table import is_table, read_problem, write_plan  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
-    from onnxmem.report.text import plan_text  # noqa: PLC0415
 
     output.check(source, graph.inputs, table=True)
     table = is_table(source)
@@ -72,9 +71,11 @@ def plan(
     with progress(f"planning {source.name}"):
         opened = read_problem(source, alignment=1 if alignment is None else alignment) if table else Model.open(source)
         result, placed, _ = compute_plan(opened, question, strategy, limit, source.name if table else "")
-    document = result.document()
-    output.draw(lambda: memory_map(placed, title=result.title, placement=document["placement"]))
-    output.show(document, plan_text(result, placed), table=lambda path: write_plan(placed, path))
+    output.show(
+        result,
+        table=lambda path: write_plan(placed, path),
+        chart=lambda: memory_map(placed, title=result.title, placement=result.document()["placement"]),
+    )
     if not result.fits:
         raise typer.Exit(1)
 

@@ -26,13 +26,10 @@ def release(
     """
     from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
     from onnxmem.releasing.ladder import climb  # noqa: PLC0415
-    from onnxmem.report.charts.waterfall import waterfall_chart  # noqa: PLC0415
-    from onnxmem.report.release import release_document, release_text  # noqa: PLC0415
 
     output.check(model, feed.inputs)
     keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": options.mode_for(mode, model)}
     scenario = Scenario(model, **keywords, runs=runs, timeout=time_limit)
     with progress(f"releasing {model.name}") as step:
         ladder = climb(scenario, on_progress=step)
-    output.draw(lambda: waterfall_chart(release_document(ladder)))
-    output.show(release_document(ladder), release_text(ladder))
+    output.show(ladder)

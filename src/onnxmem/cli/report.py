@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import Output
+from onnxmem.cli.output import Output, print_report
 
 
 def report(
@@ -25,7 +25,6 @@ def report(
     """
     from onnxmem.report.build import read_report  # noqa: PLC0415
     from onnxmem.report.render.to_json import render_json  # noqa: PLC0415
-    from onnxmem.report.render.to_terminal import render_text  # noqa: PLC0415
     from onnxmem.report.save import save_report  # noqa: PLC0415
 
     output.check(*results)
@@ -37,4 +36,4 @@ def report(
     if output.json:
         typer.echo(render_json(made), nl=False)
     elif not written:
-        typer.echo(render_text(made), nl=False)
+        print_report(made)

@@ -42,8 +42,6 @@ def share(
 
     Total and private memory, loading and latency of each mode, beside the least that is possible.
     """
-    from onnxmem.report.charts.workers import share_chart  # noqa: PLC0415
-    from onnxmem.report.share_text import share_text  # noqa: PLC0415
     from onnxmem.sharing.share import share as run  # noqa: PLC0415
 
     output.check(model, feed.inputs)
@@ -62,8 +60,7 @@ def share(
             threads=threads,
             timeout=time_limit,
         )
-    output.draw(lambda: share_chart(result.document()))
-    output.show(result.document(), share_text(result))
+    output.show(result)
     if any(group.failures for group in result.groups):
         raise typer.Exit(3)
 

@@ -13,7 +13,7 @@ from onnxmem.cli.console import progress
 from onnxmem.cli.output import Output
 
 if TYPE_CHECKING:
-    from onnxmem.measurement.tracing import Tracing
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +53,4 @@ def trace(
         assert not isinstance(result.trace, Unknown)
         write_problem(result.trace.problem(outputs=outputs), path)
 
-    output.show(result.document(), _text(result), table=table)
-
-
-def _text(result: Tracing) -> str:
-    from onnxmem.units import format_bytes  # noqa: PLC0415
-
-    fed = ", ".join(f"{name} {'×'.join(map(str, shape)) or 'scalar'}" for name, shape in result.inputs.items())
-    return (
-        f"{result.model}: {result.buffers} buffers in one run with {fed}\n"
-        f"  all together                 {format_bytes(result.total_bytes):>10}\n"
-        f"  at most alive within the run {format_bytes(result.lower_bound_bytes):>10}   (the lower bound of any plan)\n"
-        f"  outputs, which outlive it    {format_bytes(result.output_bytes):>10}"
-    )
+    output.show(result, table=table)

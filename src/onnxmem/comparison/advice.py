@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from onnxmem.comparison.figure import Figure
 from onnxmem.comparison.fits import Fit
 from onnxmem.comparison.parity import Parity
-from onnxmem.comparison.result import Result
-from onnxmem.units import format_bytes
+from onnxmem.comparison.result import CandidateResult
+from onnxmem.comparison.rows import PEAK, Row
+from onnxmem.documents import Record, stored
+from onnxmem.units import format_bytes, format_percent
 
 HEADROOM = 0.5
 MEASURED, ESTIMATED = "measured", "estimated"
@@ -21,29 +22,18 @@ _WORTH = 0.03
 _MOST = 3
 
 
-@dataclass(frozen=True)
-class Advice:
+@dataclass(frozen=True, kw_only=True)
+class Advice(Record):
     """One sentence, and the numbers behind it."""
 
     topic: str
     """container, workers, candidate, mode, external data, order, batch, or little: what is not worth it."""
     text: str
     candidate: str
-    basis: str
-    saving: int | None = None
+    basis: str = MEASURED
+    saving: int | None = stored("saving_bytes", default=None)
     """Bytes of peak RSS."""
-    figures: Mapping[str, Any] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "topic": self.topic,
-            "text": self.text,
-            "candidate": self.candidate,
-            "basis": self.basis,
-            "saving_bytes": self.saving,
-            **self.figures,
-        }
+    figures: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,26 +47,30 @@ class WhatIf:
 
 
 def advise(
-    results: Sequence[Result],
+    candidates: Sequence[CandidateResult],
     parity: Parity,
+    rows: Sequence[Row],
     fits: Sequence[Fit],
     what_ifs: Iterable[WhatIf],
     *,
     headroom: float = HEADROOM,
 ) -> tuple[Advice, ...]:
     """All that can be said: first what to provide, then what to change, the largest saving first."""
-    good = [result for result in results if result.ok and parity.agrees(result.name)]
-    peaks = {r.name: top.high for r in good if isinstance(top := r.at[-1].peak, Figure)}
-    if not peaks:
+    best = smallest(candidates, parity)
+    if best is None:
         return ()
-    best = min(good, key=lambda result: peaks.get(result.name, math.inf))
-    peak = peaks[best.name]
     changes = [*_loading(best), *_batch(best, fits), *(_tried(best, each) for each in what_ifs)]
-    worth = [change for change in changes if (change.saving or 0) > _WORTH * peak]
+    worth = [change for change in changes if (change.saving or 0) > _WORTH * best.peak]
     little = [change for change in changes if change not in worth]
-    worth += _candidates(best, peaks)
+    worth += _others(best, rows)
     worth.sort(key=lambda change: -(change.saving or 0))
-    return (_container(best, peak, headroom), _workers(best, peak), *worth, *_little(best, little))
+    return (_container(best, headroom), _workers(best), *worth, *_little(best, little))
+
+
+def smallest(candidates: Iterable[CandidateResult], parity: Parity) -> CandidateResult | None:
+    """The one with the lowest peak at the largest size among those that finished and agree."""
+    good = [each for each in candidates if each.ok and parity.agrees(each.name) and math.isfinite(each.peak)]
+    return min(good, key=lambda each: each.peak, default=None)
 
 
 def container_size(peak: float, headroom: float = HEADROOM) -> int:
@@ -86,80 +80,88 @@ def container_size(peak: float, headroom: float = HEADROOM) -> int:
     return math.ceil(wanted / step) * step
 
 
-def _container(best: Result, peak: float, headroom: float) -> Advice:
-    size = container_size(peak, headroom)
-    at = best.at[-1].size.label
+def _container(best: CandidateResult, headroom: float) -> Advice:
+    last = best.at[-1]
+    highest = last.peak.high if isinstance(last.peak, Figure) else best.peak
+    size = max(container_size(best.peak, headroom), container_size(highest, 0))
     text = (
-        f"A container of {format_bytes(size)} fits {best.name} at {at}: "
-        f"peak RSS {format_bytes(peak)} and {headroom:.0%} head-room."
+        f"A container of {format_bytes(size)} fits {best.name} at {last.size}: "
+        f"peak RSS {format_bytes(best.peak)}, and {headroom:.0%} headroom."
     )
-    figures = {"container_bytes": size, "headroom": headroom, "peak_rss_bytes": round(peak), "size": at}
-    return Advice("container", text, best.name, MEASURED, figures=figures)
+    figures: dict[str, int | float | str] = {
+        "container_bytes": size,
+        "headroom": headroom,
+        "peak_rss_bytes": round(best.peak),
+        "size": last.size,
+    }
+    return Advice(topic="container", text=text, candidate=best.name, figures=figures)
 
 
-def _workers(best: Result, peak: float) -> Advice:
-    count = _GIB / peak
-    many = f"{math.floor(count)} workers fit in each GiB" if count >= 2 else f"{count:.2g} workers fit in each GiB"
-    text = f"{many} at {best.at[-1].size.label}, each a process with a copy of its own ({format_bytes(peak)} peak RSS)."
-    return Advice("workers", text, best.name, MEASURED, figures={"workers_per_gib": count})
+def _workers(best: CandidateResult) -> Advice:
+    count = _GIB / best.peak
+    fit = f"{math.floor(count)} workers fit" if count >= 2 else "1 worker fits" if count >= 1 else "No worker fits"
+    text = (
+        f"{fit} in each GiB at {best.at[-1].size}: each process has its own copy ({format_bytes(best.peak)} peak RSS)."
+    )
+    return Advice(topic="workers", text=text, candidate=best.name, figures={"workers_per_gib": count})
 
 
-def _candidates(best: Result, peaks: Mapping[str, float]) -> list[Advice]:
-    """What switching from each of the others saves."""
-    found = []
-    for name, peak in peaks.items():
-        saving = round(peak - peaks[best.name])
-        if name != best.name and saving > _WORTH * peak:
-            ratio = peak / peaks[best.name]
-            text = f"Run {best.name} rather than {name}: {format_bytes(saving)} less at the peak ({ratio:.2g} times)."
-            found.append(Advice("candidate", text, best.name, MEASURED, saving, {"instead_of": name}))
-    return sorted(found, key=lambda each: -(each.saving or 0))[:_MOST]
+def _others(best: CandidateResult, rows: Sequence[Row]) -> list[Advice]:
+    """What switching from each of the others saves, where the samples decide that it takes more."""
+    row = next(row for row in rows if row.metric == PEAK and row.size == best.at[-1].size)
+    advice = []
+    for name in row.intervals:
+        peak = row.values[name]
+        if row.verdict is None or name in row.best or best.name not in row.best or peak is None:
+            continue
+        saving = round(peak - best.peak)
+        less = f"{format_bytes(saving)} ({format_percent(saving / peak)}) less at the peak"
+        text = f"Run {best.name} instead of {name}: {less}."
+        advice.append(
+            Advice(topic="candidate", text=text, candidate=best.name, saving=saving, figures={"instead_of": name})
+        )
+    return sorted(advice, key=lambda each: -(each.saving or 0))[:_MOST]
 
 
-def _loading(best: Result) -> list[Advice]:
+def _loading(best: CandidateResult) -> list[Advice]:
     """Where loading, not running, sets the peak, reading the weights from a map is what helps."""
-    peak, loading, loaded = best.at[-1].peak, best.load_peak, best.total_rss
-    if best.kind != "onnx" or not (
-        isinstance(peak, Figure) and isinstance(loading, Figure) and isinstance(loaded, Figure)
-    ):
+    loading, loaded, runs = best.load_peak, best.total_rss, best.at[-1].run_growth
+    if best.kind != "onnx" or not (isinstance(loading, Figure) and isinstance(loaded, Figure)):
         return []
-    runs = best.at[-1].run_growth
     running = loaded.median + (runs.median if isinstance(runs, Figure) else 0)
     saving = round(loading.median - running)
     text = (
         f"The peak of {best.name} is reached while loading. With its weights in a file beside it (external data), "
         f"which is mapped and not parsed, up to {format_bytes(saving)} less (estimated)."
     )
-    return [Advice("external data", text, best.name, ESTIMATED, saving)]
+    return [Advice(topic="external data", text=text, candidate=best.name, basis=ESTIMATED, saving=saving)]
 
 
-def _batch(best: Result, fits: Sequence[Fit]) -> list[Advice]:
+def _batch(best: CandidateResult, fits: Sequence[Fit]) -> list[Advice]:
     """Halving a batch halves what grows with it."""
     at = best.at[-1]
-    shape = next(iter(at.size.shapes.values()), ())
+    shape = next(iter(at.shapes.values()), ())
     if not shape or shape[0] < 2 or not isinstance(at.run_growth, Figure):
         return []
     fitted = next((fit for fit in fits if fit.candidate == best.name), None)
-    saving = (
-        round(fitted(at.size.elements) - fitted(at.size.elements / 2)) if fitted else round(at.run_growth.median / 2)
-    )
+    saving = round(fitted(at.elements) - fitted(at.elements / 2) if fitted else at.run_growth.median / 2)
     text = (
-        f"Half the batch ({shape[0] // 2} rather than {shape[0]}) takes about {format_bytes(saving)} less (estimated)."
+        f"Half the batch ({shape[0] // 2} instead of {shape[0]}) takes about {format_bytes(saving)} less (estimated)."
     )
-    return [Advice("batch", text, best.name, ESTIMATED, saving)]
+    return [Advice(topic="batch", text=text, candidate=best.name, basis=ESTIMATED, saving=saving)]
 
 
-def _tried(best: Result, what_if: WhatIf) -> Advice:
+def _tried(best: CandidateResult, what_if: WhatIf) -> Advice:
     how = "measured once" if what_if.basis == MEASURED else "estimated"
     text = f"{what_if.what}: {format_bytes(what_if.saving)} less at the peak ({how})."
-    return Advice(what_if.topic, text, best.name, what_if.basis, what_if.saving)
+    return Advice(topic=what_if.topic, text=text, candidate=best.name, basis=what_if.basis, saving=what_if.saving)
 
 
-def _little(best: Result, changes: Sequence[Advice]) -> list[Advice]:
+def _little(best: CandidateResult, changes: Sequence[Advice]) -> list[Advice]:
     """What was looked at and is not worth a change: otherwise someone tries it."""
     if not changes:
         return []
     savings = {change.topic: max(0, change.saving or 0) for change in changes}
     listed = ", ".join(f"{topic} {format_bytes(saving)}" for topic, saving in savings.items())
     text = f"Not worth a change of {best.name}, less than {_WORTH:.0%} of the peak: {listed}."
-    return [Advice("little", text, best.name, ESTIMATED, figures={"savings_bytes": savings})]
+    return [Advice(topic="little", text=text, candidate=best.name, basis=ESTIMATED, figures=savings)]

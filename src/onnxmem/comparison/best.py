@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from onnxmem import files
 from onnxmem.comparison.candidate import Candidate, parse_candidates
 from onnxmem.comparison.compare import compare
-from onnxmem.comparison.comparison import SCHEMA
+from onnxmem.comparison.comparison import Comparison
+from onnxmem.comparison.figure import Figure
+from onnxmem.comparison.result import CandidateResult
+from onnxmem.comparison.sizes import OpenShape
 from onnxmem.comparison.trials import prepare
 from onnxmem.environment import package_version, read_environment
 from onnxmem.errors import BudgetExceeded, ModelError, UsageError
@@ -22,6 +26,24 @@ from onnxmem.units import format_bytes
 
 BY = ("memory", "latency", "cold start")
 Feeds = Mapping[str, Any]
+
+
+class Settings(TypedDict, total=False):
+    """Settings of `compare` that decide what is measured."""
+
+    shapes: Mapping[str, OpenShape | Sequence[OpenShape]]
+    dims: Mapping[str, int]
+    sizes: Sequence[int]
+    inputs: str | PathLike[str]
+    ranges: Mapping[str, tuple[float, float]]
+    dtypes: Mapping[str, str]
+    seed: int
+    runs: int
+    repeat_limit: int
+    threads: int
+    timeout: float
+    memory_limit: int
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -32,8 +54,8 @@ class Loaded:
     model: Any
     """onnxruntime's InferenceSession or PyTorch's Module."""
     why: str
-    figures: Mapping[str, Any]
-    """What was measured of it: `candidates[]` of `onnxmem.compare/1`."""
+    measured: CandidateResult | None
+    """What was measured of it; None where there was no choice."""
     _run: Callable[[Feeds], list[Any]]
 
     def run(self, feeds: Feeds) -> list[Any]:
@@ -42,14 +64,14 @@ class Loaded:
 
 
 def load_best(
-    paths: Iterable[str | Path],
+    paths: Iterable[str | PathLike[str]],
     *,
     by: str = "memory",
     budget: int | None = None,
-    weights: Path | str | None = None,
-    cache: Path | str | None = None,
+    weights: str | PathLike[str] | None = None,
+    cache: str | PathLike[str] | None = None,
     repeat: int = 1,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Loaded:
     """Load the candidate that fits best: `load_best(["net.onnx", "net:make"], weights="net.pth", shapes=…)`.
 
@@ -68,70 +90,68 @@ def load_best(
     weights = None if weights is None else Path(weights)
     candidates = parse_candidates(there, weights=weights)
     if len(candidates) == 1 and budget is None:
-        (only,) = candidates
-        return _load(only, {}, "it is the only one there")
-    document = _measured(there, candidates, cache, {"repeat": repeat, "weights": weights, **settings})
-    found = {each["name"]: each for each in document["candidates"]}
-    wrong = {each["candidate"] for each in document["parity"]["differences"] if not each["same"]}
-    good = [each for each in candidates if found[each.name]["ok"] and each.name not in wrong]
+        return _load(candidates[0], None, "it is the only one there")
+    comparison = _measured(there, candidates, None if cache is None else Path(cache), weights, repeat, settings)
+    results = {each.name: each for each in comparison.candidates}
+    good = [each for each in candidates if results[each.name].ok and comparison.parity.agrees(each.name)]
     if not good:
-        reasons = "; ".join(f"{name}: {each['failure'] or 'it failed at one size'}" for name, each in found.items())
+        reasons = "; ".join(f"{each.name}: {each.why_not or 'other answers'}" for each in comparison.candidates)
         raise ModelError(f"no candidate can be used: {reasons}")
-    fitting = [each for each in good if budget is None or _figure(found[each.name], "memory") <= budget]
-    if not fitting:
-        least = min(_figure(found[each.name], "memory") for each in good)
-        raise BudgetExceeded(f"the smallest takes {format_bytes(least)}, and {format_bytes(budget or 0)} are allowed")
-    best = min(fitting, key=lambda each: _figure(found[each.name], by))
-    value = _figure(found[best.name], by)
+    fitting = [each for each in good if budget is None or results[each.name].peak <= budget]
+    if budget is not None and not fitting:
+        least = min(results[each.name].peak for each in good)
+        raise BudgetExceeded(f"the smallest takes {format_bytes(least)}, and {format_bytes(budget)} are allowed")
+    best = min(fitting, key=lambda each: _value(results[each.name], by))
+    value = _value(results[best.name], by)
     words = f"{format_bytes(value)} peak RSS" if by == "memory" else f"{by} {value:.3f} s"
-    return _load(best, found[best.name], f"{words}, the least of {len(fitting)} that fit")
+    return _load(best, results[best.name], f"{words}, the least of {len(fitting)} that fit")
 
 
-def _there(path: str | Path) -> bool:
+def _there(path: str | PathLike[str]) -> bool:
     text = str(path)
     return Path(text).exists() or Path(text.rpartition("+")[0] or text).exists() or ":" in Path(text).name
 
 
-def _figure(document: Mapping[str, Any], by: str) -> float:
-    last = document["inputs"][-1]
-    value = {
-        "memory": last["peak_rss_bytes"],
-        "latency": last["latency_seconds"],
-        "cold start": document["cold_start_seconds"],
-    }[by]
-    return float("inf") if value is None else float(value)
+def _value(result: CandidateResult, by: str) -> float:
+    figure = {"memory": result.at[-1].peak, "latency": result.at[-1].latency, "cold start": result.cold_start}[by]
+    return figure.median if isinstance(figure, Figure) else float("inf")
 
 
 def _measured(
-    paths: list[str | Path], candidates: tuple[Candidate, ...], cache: Path | str | None, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """The document of a comparison, from the cache if nothing has changed since."""
-    folder = Path(cache) if cache is not None else _cache_folder()
+    paths: list[str | PathLike[str]],
+    candidates: tuple[Candidate, ...],
+    cache: Path | None,
+    weights: Path | None,
+    repeat: int,
+    settings: Settings,
+) -> Comparison:
+    """A comparison, from the cache if nothing has changed since."""
+    folder = cache or _cache_folder()
     key = {
+        "schema": Comparison.SCHEMA,
         "candidates": [[each.name, each.mode, [_stamp(file) for file in _files(each)]] for each in candidates],
-        "settings": repr(sorted(settings.items(), key=lambda item: item[0])),
+        "settings": repr((weights, repeat, sorted(settings.items(), key=lambda item: item[0]))),
         "environment": {**read_environment().document(), "torch": package_version("torch")},
     }
     place = folder / f"{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}.json"
-    with suppress(OSError, ValueError):
-        document: dict[str, Any] = json.loads(place.read_text())
-        if document.get("schema") == SCHEMA:
-            return document
+    with suppress(OSError, ValueError, UsageError):
+        return Comparison.from_document(json.loads(place.read_text()))
     if len(candidates) == 1:
         paths = [*paths, *paths]  # a budget needs figures even where there is no choice
-    document = compare(paths, **{"advice": False, "repeat_limit": settings["repeat"], **settings}).document()
+    wanted: Settings = {"repeat_limit": repeat, **settings}
+    comparison = compare(paths, weights=weights, repeat=repeat, advice=False, **wanted)
     with suppress(OSError, UsageError):  # a cache that cannot be written only costs time
         folder.mkdir(parents=True, exist_ok=True)
-        files.write_text(place, json.dumps(document))
-    return document
+        files.write_text(place, json.dumps(comparison.document()))
+    return comparison
 
 
 def _files(candidate: Candidate) -> list[Path]:
     """All files that decide the figures: external weights too, and a factory's code where its file is named."""
     (trials,) = prepare([candidate])
     code = candidate.source.where.rpartition(":")[0] if candidate.source else ""
-    found = [*trials.files, *([Path(code)] if code.endswith(".py") else [])]
-    return [path for path in found if path.exists()]
+    paths = [*trials.files, *([Path(code)] if code.endswith(".py") else [])]
+    return [path for path in paths if path.exists()]
 
 
 def _stamp(path: Path) -> list[Any]:
@@ -144,7 +164,7 @@ def _cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "onnxmem" / "best"
 
 
-def _load(candidate: Candidate, figures: Mapping[str, Any], why: str) -> Loaded:
+def _load(candidate: Candidate, measured: CandidateResult | None, why: str) -> Loaded:
     if candidate.source is not None:
         from onnxmem.torch import model as torch_model  # noqa: PLC0415
 
@@ -157,19 +177,15 @@ def _load(candidate: Candidate, figures: Mapping[str, Any], why: str) -> Loaded:
                 returned = model(*places, **names)
             return [torch_model.as_array(tensor) for _, tensor in torch_model.flat_outputs(returned)]
 
-        return Loaded(candidate.name, model, why, figures, run_module)
-    session = _session(candidate)
+        return Loaded(candidate.name, model, why, measured, run_module)
+    # onnxmem's own session, which knows modes and packages: the one that was measured.
+    from onnxmem.session.session import InferenceSession  # noqa: PLC0415
+
+    session = InferenceSession(str(candidate.path), providers=["CPUExecutionProvider"], mode=candidate.mode)
     names = [value.name for value in session.get_inputs()]
 
     def run_session(feeds: Feeds) -> list[Any]:
         fed = feeds if set(feeds) == set(names) else dict(zip(names, feeds.values(), strict=True))
         return list(session.run(None, dict(fed)))
 
-    return Loaded(candidate.name, session, why, figures, run_session)
-
-
-def _session(candidate: Candidate) -> Any:
-    """The session that was measured: onnxmem's own, which knows modes and packages."""
-    from onnxmem.session.session import InferenceSession  # noqa: PLC0415
-
-    return InferenceSession(str(candidate.path), providers=["CPUExecutionProvider"], mode=candidate.mode)
+    return Loaded(candidate.name, session, why, measured, run_session)

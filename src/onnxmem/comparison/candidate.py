@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 
 from onnxmem.errors import ModelError, UsageError
@@ -38,7 +39,7 @@ class Candidate:
         return tuple(path for path in (self.path, weights) if path is not None)
 
 
-def parse_candidates(texts: Iterable[str | Path], *, weights: Path | None = None) -> tuple[Candidate, ...]:
+def parse_candidates(texts: Iterable[str | PathLike[str]], *, weights: Path | None = None) -> tuple[Candidate, ...]:
     """All candidates, under names that differ."""
     named = [str(text) for text in texts]
     absent = [text for text in named if _absent(text)]

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 
-from onnxmem.comparison.advice import HEADROOM, WhatIf, advise
+from onnxmem.comparison.advice import HEADROOM, Advice, advise, smallest
 from onnxmem.comparison.candidate import Candidate, parse_candidates
-from onnxmem.comparison.comparison import Comparison, peak_of
-from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.fits import Fit, fit
+from onnxmem.comparison.comparison import Comparison
 from onnxmem.comparison.parity import TOLERANCE, Parity, judge_parity, read_outputs
-from onnxmem.comparison.result import Result, result_of
-from onnxmem.comparison.rows import make_rows, undecided_sizes
-from onnxmem.comparison.sizes import Asked, OpenShape, Size, make_sizes
+from onnxmem.comparison.result import CandidateResult, result_of
+from onnxmem.comparison.rows import undecided_sizes
+from onnxmem.comparison.sizes import OpenShape, Request, Size, make_sizes
 from onnxmem.comparison.trials import CandidateTrials, Conditions, Schedule, prepare
 from onnxmem.comparison.twins import export_twin, twin_path
 from onnxmem.comparison.what_if import try_mode, try_order
 from onnxmem.environment import read_environment
-from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.folders import temporary_folder
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.torch.model import FACTORY, PROGRAM
 
 
 def compare(
-    candidates: Iterable[str | Path],
+    candidates: Iterable[str | PathLike[str]],
     *,
     shapes: Mapping[str, OpenShape | Sequence[OpenShape]] | None = None,
     dims: Mapping[str, int] | None = None,
     sizes: Sequence[int] = (),
-    inputs: Path | str | None = None,
+    inputs: str | PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     dtypes: Mapping[str, str] | None = None,
     seed: int = 0,
-    weights: Path | str | None = None,
-    export: bool | Path | str = False,
+    weights: str | PathLike[str] | None = None,
+    export: bool | str | PathLike[str] = False,
     runs: int = 5,
     repeat: int = 5,
     repeat_limit: int | None = None,
@@ -61,51 +60,44 @@ def compare(
     if limit < repeat:
         raise UsageError(f"the limit of {limit} repetitions is below the {repeat} that are asked for")
     chosen = parse_candidates(candidates, weights=None if weights is None else Path(weights))
-    asked = Asked(
-        {name: _several(shape) for name, shape in (shapes or {}).items()},
-        dims or {},
-        tuple(sizes),
-        None if inputs is None else Path(inputs),
-        ranges or {},
-        dtypes or {},
-        seed,
+    request = Request(
+        shapes={name: _several(shape) for name, shape in (shapes or {}).items()},
+        dims=dims or {},
+        sizes=tuple(sizes),
+        inputs=None if inputs is None else Path(inputs),
+        ranges=ranges or {},
+        dtypes=dtypes or {},
+        seed=seed,
     )
     if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
         raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
-    given = Conditions(
+    conditions = Conditions(
         runs=runs, repeat=repeat, repeat_limit=limit, threads=threads, timeout=timeout, memory_limit=memory_limit
     )
     progress: OnProgress = on_progress or (lambda _: None)
     with temporary_folder() as folder:
         everyone = prepare(chosen)
-        made = _sizes(everyone, asked)
+        made = _sizes(everyone, request)
         twins = _twins(everyone, made, folder if export is True else Path(export), progress) if export else {}
-        schedule = Schedule(everyone, given, folder, progress)
+        schedule = Schedule(everyone, conditions, folder, progress)
         schedule.run(made)
-        results = tuple(result_of(trials, made) for trials in everyone)
-        parity = _parity(everyone, results, tolerance)
-        rows = make_rows(results, made, parity)
+        results = _results(everyone, made)
+        comparison = Comparison(
+            candidates=results,
+            sizes=tuple(size.described() for size in made),
+            parity=_parity(everyone, results, tolerance),
+            advice=(),
+            conditions=conditions,
+            exported=twins,
+            environment=read_environment(next((each.onnxruntime for each in everyone if each.onnxruntime), None)),
+        )
         done = repeat
         # Looked at after twice as many rounds, not after each: the more often one looks, the more often chance decides.
-        while done < limit and (open_ := undecided_sizes(rows, made)):
+        while done < limit and (undecided := undecided_sizes(comparison.rows, made)):
             before, done = done, min(2 * done, limit)
-            schedule.run_more(open_, range(before, done))
-            results = tuple(result_of(trials, made) for trials in everyone)
-            rows = make_rows(results, made, parity)
-        what_ifs = _what_ifs(everyone, results, parity, made, given, folder, progress) if advice else []
-    fits = _fits(results)
-    versions = (trial.onnxruntime for each in everyone for trials in each.by_size.values() for trial in trials)
-    return Comparison(
-        results,
-        made,
-        parity,
-        rows,
-        fits,
-        advise(results, parity, fits, what_ifs, headroom=headroom),
-        given,
-        read_environment(next((version for version in versions if version), None)),
-        twins,
-    )
+            schedule.run_more(undecided, range(before, done))
+            comparison = replace(comparison, candidates=_results(everyone, made))
+        return replace(comparison, advice=_advice(comparison, schedule, made, headroom, tried=advice))
 
 
 def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
@@ -115,16 +107,18 @@ def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
     return [tuple(shape)]  # type: ignore[arg-type]
 
 
-def _sizes(everyone: Sequence[CandidateTrials], asked: Asked) -> tuple[Size, ...]:
+def _sizes(everyone: Sequence[CandidateTrials], request: Request) -> tuple[Size, ...]:
     """The sizes, by what an ONNX candidate says about its inputs; none where nobody is left to be fed."""
-    if all(trials.failure for trials in everyone):
+    unreadable = [trials.failure for trials in everyone if trials.failure]
+    if len(unreadable) == len(everyone):
         return ()
     try:
-        return make_sizes(asked, next((trials.signature for trials in everyone if trials.signature), None))
+        return make_sizes(request, next((trials.signature for trials in everyone if trials.signature), None))
     except UsageError as error:
-        # The one that cannot be read may be the one that would have said it.
-        lost = "".join(f"; {trials.failure}" for trials in everyone if trials.failure)
-        raise UsageError(f"{error}{lost}", hint=error.hint) from error
+        if not unreadable:
+            raise
+        # The one that cannot be read may be the one that would have told what is fed: it comes first.
+        raise ModelError(f"{'; '.join(unreadable)}; and {error}", hint=error.hint) from error
 
 
 def _exportable(candidate: Candidate) -> bool:
@@ -155,39 +149,29 @@ def _twins(
     return twins
 
 
-def _parity(everyone: Sequence[CandidateTrials], results: Sequence[Result], tolerance: float) -> Parity:
-    outputs = {}
-    for trials, result in zip(everyone, results, strict=True):
-        if result.failure is None:
-            saved = {size: own[0].saved for size, own in trials.by_size.items()}
-            outputs[result.name] = {size: read_outputs(each) for size, each in saved.items()}
+def _results(everyone: Sequence[CandidateTrials], sizes: Sequence[Size]) -> tuple[CandidateResult, ...]:
+    return tuple(result_of(trials, sizes) for trials in everyone)
+
+
+def _parity(everyone: Sequence[CandidateTrials], results: Sequence[CandidateResult], tolerance: float) -> Parity:
+    outputs = {
+        result.name: {size: read_outputs(own[0].saved) for size, own in trials.by_size.items()}
+        for trials, result in zip(everyone, results, strict=True)
+        if result.failure is None
+    }
     return judge_parity(outputs, tolerance)
 
 
-def _what_ifs(
-    everyone: Sequence[CandidateTrials],
-    results: Sequence[Result],
-    parity: Parity,
-    sizes: Sequence[Size],
-    given: Conditions,
-    folder: Path,
-    progress: OnProgress,
-) -> list[WhatIf]:
-    good = [(r, trials) for r, trials in zip(results, everyone, strict=True) if r.ok and parity.agrees(r.name)]
-    if not good:
-        return []
-    result, trials = min(good, key=lambda pair: peak_of(pair[0]))
-    if trials.candidate.kind != "onnx":
-        return []
-    progress(Progress(f"trying changes to {result.name}"))
-    return [*try_mode(trials, result, sizes[-1], given, folder), *try_order(trials, sizes[-1])]
-
-
-def _fits(results: Sequence[Result]) -> tuple[Fit, ...]:
-    found = []
-    for result in results:
-        points = [(at.size.elements, at.peak.median) for at in result.at if isinstance(at.peak, Figure)]
-        made = fit(result.name, points)
-        if made:
-            found.append(made)
-    return tuple(found)
+def _advice(
+    comparison: Comparison, schedule: Schedule, sizes: Sequence[Size], headroom: float, *, tried: bool
+) -> tuple[Advice, ...]:
+    """What follows; with `tried`, changes to the smallest candidate are tried, too."""
+    best = smallest(comparison.candidates, comparison.parity)
+    trials = next((each for each in schedule.everyone if best and each.candidate.name == best.name), None)
+    changes = []
+    if tried and best and trials and best.kind == "onnx":
+        schedule.on_progress(Progress(f"trying changes to {best.name}"))
+        changes = [*try_mode(trials, best, sizes[-1], schedule), *try_order(trials, sizes[-1])]
+    return advise(
+        comparison.candidates, comparison.parity, comparison.rows, comparison.fits, changes, headroom=headroom
+    )

@@ -1,97 +1,80 @@
-"""The result of comparing: immutable, and the same as versioned JSON."""
+"""The result of comparing: what was measured of each candidate, and what follows from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 from onnxmem.comparison.advice import Advice
 from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.fits import Fit
+from onnxmem.comparison.fits import Fit, fit
 from onnxmem.comparison.parity import Parity
-from onnxmem.comparison.result import Result
-from onnxmem.comparison.rows import Row
-from onnxmem.comparison.sizes import Size
+from onnxmem.comparison.result import CandidateResult
+from onnxmem.comparison.rows import Row, make_rows
+from onnxmem.comparison.sizes import InputSize
 from onnxmem.comparison.trials import Conditions
-from onnxmem.environment import Environment
+from onnxmem.result import Result
 
-SCHEMA = "onnxmem.compare/1"
 BEYOND = (2.0, 4.0)
 """Where fits are asked beyond what was measured: inputs of so many times the elements."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Result):
     """What candidates took, side by side."""
 
-    results: tuple[Result, ...]
-    sizes: tuple[Size, ...]
+    SCHEMA: ClassVar[str] = "onnxmem.compare/1"
+
+    candidates: tuple[CandidateResult, ...]
+    sizes: tuple[InputSize, ...]
     parity: Parity
-    rows: tuple[Row, ...]
-    fits: tuple[Fit, ...]
     advice: tuple[Advice, ...]
     conditions: Conditions
-    environment: Environment
     exported: Mapping[str, str]
     """ONNX twins made on the way: the PyTorch candidate by the twin's name."""
 
     @property
     def ok(self) -> bool:
         """Whether all candidates ran and gave the same answers."""
-        return self.parity.same and all(result.ok for result in self.results)
+        return self.parity.same and all(each.ok for each in self.candidates)
 
     @property
-    def finished(self) -> tuple[Result, ...]:
+    def finished(self) -> tuple[CandidateResult, ...]:
         """Those that ran at every size."""
-        return tuple(result for result in self.results if result.ok)
+        return tuple(each for each in self.candidates if each.ok)
 
-    @property
-    def smallest(self) -> Result | None:
-        """The one with the lowest peak at the largest size among those that finished and agree."""
-        fit = [r for r in self.finished if self.parity.agrees(r.name) and isinstance(r.at[-1].peak, Figure)]
-        return min(fit, key=peak_of, default=None)
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One row for each figure: who takes least, if that is decided."""
+        return make_rows(self.candidates, [size.label for size in self.sizes], self.parity)
 
-    def beyond(self) -> list[tuple[str, int]]:
-        """Sizes that were not measured, to extrapolate to."""
-        largest = self.sizes[-1]
-        return [(f"{factor:g} × n({largest.label})", round(largest.elements * factor)) for factor in BEYOND]
+    @cached_property
+    def fits(self) -> tuple[Fit, ...]:
+        """How each candidate's peak grows with the input; none for a single size."""
+        return make_fits(self.candidates, self.sizes)
 
     def disagreements(self, again: Comparison) -> list[str]:
         """Did a second comparison say the same? The rows of which it did not, with both verdicts."""
-        found = []
-        for first, second in zip(self.rows, again.rows, strict=True):
-            before, after = first.winner or first.decision.verdict, second.winner or second.decision.verdict
-            if before != after:
-                found.append(f"{first.label}: {before}, then {after}")
-        return found
+        both = [
+            (first.label, first.winner or first.verdict, second.winner or second.verdict)
+            for first, second in zip(self.rows, again.rows, strict=True)
+        ]
+        return [f"{label}: {before}, then {after}" for label, before, after in both if before != after]
 
-    def document(self) -> dict[str, Any]:
-        """`onnxmem.compare/1`: bytes as integers, seconds as floats, null with a reason where nothing is known."""
-        return {
-            "schema": SCHEMA,
-            "candidates": [result.document() for result in self.results],
-            "sizes": [
-                {
-                    "size": size.label,
-                    "shapes": {name: list(shape) for name, shape in size.shapes.items()},
-                    "dtypes": {name: str(array.dtype) for name, array in size.arrays.items()},
-                    "elements": size.elements,
-                    "assumed": dict(size.assumed),
-                }
-                for size in self.sizes
-            ],
-            "parity": self.parity.document(),
-            "rows": [row.document() for row in self.rows],
-            "fits": [fit.document(self.beyond()) for fit in self.fits],
-            "advice": [each.document() for each in self.advice],
-            "exported": dict(self.exported),
-            "conditions": dict(self.conditions.__dict__),
-            "environment": self.environment.document(),
-        }
+    def derived(self) -> Mapping[str, Any]:
+        """The rows and the fits."""
+        return {"rows": self.rows, "fits": self.fits}
 
 
-def peak_of(result: Result) -> float:
-    """The median peak at the largest size."""
-    peak = result.at[-1].peak
-    return peak.median if isinstance(peak, Figure) else float("inf")
+def make_fits(candidates: tuple[CandidateResult, ...], sizes: tuple[InputSize, ...]) -> tuple[Fit, ...]:
+    """The fit of each candidate that ran at several sizes, with predictions for larger ones."""
+    beyond = [
+        (f"{factor:g} × n({size.label})", round(size.elements * factor)) for size in sizes[-1:] for factor in BEYOND
+    ]
+    fitted = (
+        fit(each.name, [(at.elements, at.peak.median) for at in each.at if isinstance(at.peak, Figure)], beyond)
+        for each in candidates
+    )
+    return tuple(each for each in fitted if each)

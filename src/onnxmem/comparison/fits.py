@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxmem.documents import Record, stored
+
+Array = np.ndarray[Any, Any]
+_Form = tuple[str, tuple[int, ...]]
 # From simple to complex. A square without a linear part is what attention looks like where it dominates.
-FORMS: tuple[tuple[str, tuple[int, ...]], ...] = (
+FORMS: tuple[_Form, ...] = (
     ("constant", (0,)),
     ("constant + linear", (0, 1)),
     ("constant + quadratic", (0, 2)),
@@ -19,21 +23,34 @@ _FLAT = 0.01
 _BETTER = 0.8
 
 
-@dataclass(frozen=True)
-class Fit:
+class Prediction(NamedTuple):
+    """What a fit says about another size."""
+
+    size: str
+    elements: int
+    bytes: int
+    extrapolated: bool
+    """Whether nothing so small or so large was measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Record):
     """Peak RSS as a function of the number of input elements."""
 
     candidate: str
+    quantity: str = "peak_rss_bytes"
+    variable: str = "input_elements"
     form: str
-    constant: float
-    linear: float
-    quadratic: float
+    constant: float = stored("constant_bytes")
+    linear: float = stored("linear_bytes")
+    quadratic: float = stored("quadratic_bytes")
     points: tuple[tuple[int, float], ...]
     """Elements and measured bytes."""
-    error: float
+    error: float = stored("max_relative_error")
     """The largest distance of a measured point from the fit, as a part of the measured value."""
-    left_out: float | None
+    left_out: float | None = stored("left_out_relative_error")
     """The same for points that the fit was not shown: the honest one. None where there are too few points."""
+    predictions: tuple[Prediction, ...] = ()
 
     def __call__(self, elements: float) -> float:
         """The fitted bytes."""
@@ -44,34 +61,18 @@ class Fit:
         """Fewest and most elements that were measured: beyond is extrapolation."""
         return self.points[0][0], self.points[-1][0]
 
-    def extrapolated(self, elements: float) -> bool:
-        """Whether nothing so small or so large was measured."""
+    def derived(self) -> Mapping[str, Any]:
+        """The range that was measured."""
+        return {"range": self.range}
+
+    def predict(self, size: str, elements: int) -> Prediction:
+        """What the fit says about a size."""
         low, high = self.range
-        return not low <= elements <= high
-
-    def document(self, beyond: Sequence[tuple[str, int]] = ()) -> dict[str, Any]:
-        """As JSON; `beyond` are labels and element counts to predict."""
-        return {
-            "candidate": self.candidate,
-            "quantity": "peak_rss_bytes",
-            "variable": "input_elements",
-            "form": self.form,
-            "constant_bytes": self.constant,
-            "linear_bytes": self.linear,
-            "quadratic_bytes": self.quadratic,
-            "points": [list(point) for point in self.points],
-            "max_relative_error": self.error,
-            "left_out_relative_error": self.left_out,
-            "range": list(self.range),
-            "predictions": [
-                {"size": label, "elements": n, "bytes": round(self(n)), "extrapolated": self.extrapolated(n)}
-                for label, n in beyond
-            ],
-        }
+        return Prediction(size, elements, round(self(elements)), not low <= elements <= high)
 
 
-def fit(candidate: str, points: Sequence[tuple[int, float]]) -> Fit | None:
-    """The simplest form that the points speak for; None for fewer than two sizes.
+def fit(candidate: str, points: Sequence[tuple[int, float]], others: Iterable[tuple[str, int]] = ()) -> Fit | None:
+    """The simplest form that the points speak for; None for fewer than two sizes. `others` are sizes to predict.
 
     Each form is judged by points it was not fitted to. One with more terms has to be clearly better, and none may say
     that larger inputs take less. Two points decide between a constant and a line, and nothing more.
@@ -79,47 +80,49 @@ def fit(candidate: str, points: Sequence[tuple[int, float]]) -> Fit | None:
     points = tuple(sorted(points))
     if len({x for x, _ in points}) < 2:
         return None
-    xs, ys = (np.array(column, np.float64) for column in zip(*points, strict=True))
-    if float(ys.max() / ys.min()) - 1 < _FLAT:
-        return _made(candidate, FORMS[0], xs, ys, points)
-    chosen: Fit | None = None
-    for form in FORMS[1:]:
-        if len(form[1]) > max(2, len(points) - 1) or (form[0] == "constant + quadratic" and len(points) < 3):
-            continue
-        made = _made(candidate, form, xs, ys, points)
-        if made.linear < 0 or made.quadratic < 0 or made.constant < 0:
-            continue
-        if chosen is None or _judged(made) < _BETTER * _judged(chosen):
-            chosen = made
-    return chosen or _made(candidate, FORMS[1], xs, ys, points)
+    sizes = [y for _, y in points]
+    if max(sizes) / min(sizes) - 1 < _FLAT:
+        chosen = _fitted(candidate, FORMS[0], points)
+    else:
+        tried = [_fitted(candidate, form, points) for form in FORMS[1:] if _allowed(form, len(points))]
+        good = [each for each in tried if min(each.constant, each.linear, each.quadratic) >= 0]
+        chosen = good[0] if good else _fitted(candidate, FORMS[1], points)
+        for each in good[1:]:
+            if _judged(each) < _BETTER * _judged(chosen):
+                chosen = each
+    return replace(chosen, predictions=tuple(chosen.predict(*other) for other in others))
+
+
+def _allowed(form: _Form, count: int) -> bool:
+    name, powers = form
+    return len(powers) <= max(2, count - 1) and (name != "constant + quadratic" or count >= 3)
 
 
 def _judged(made: Fit) -> float:
     return made.error if made.left_out is None else made.left_out
 
 
-def _made(
-    candidate: str,
-    form: tuple[str, tuple[int, ...]],
-    xs: np.ndarray[Any, Any],
-    ys: np.ndarray[Any, Any],
-    points: tuple[tuple[int, float], ...],
-) -> Fit:
+def _fitted(candidate: str, form: _Form, points: tuple[tuple[int, float], ...]) -> Fit:
     name, powers = form
+    xs, ys = (np.array(column, np.float64) for column in zip(*points, strict=True))
     terms = _solve(xs, ys, powers)
-    errors = np.abs(_values(terms, xs) - ys) / ys
     left_out = None
     if len(points) > len(powers):
-        keep = [np.arange(len(xs)) != k for k in range(len(xs))]
-        missed = [
-            abs(float(_values(_solve(xs[m], ys[m], powers), xs[~m])[0] - y)) / y for m, y in zip(keep, ys, strict=True)
-        ]
-        left_out = float(max(missed))
-    constant, linear, quadratic = (terms.get(power, 0.0) for power in (0, 1, 2))
-    return Fit(candidate, name, constant, linear, quadratic, points, float(errors.max()), left_out)
+        others = [np.arange(len(xs)) != k for k in range(len(xs))]
+        left_out = max(_error(_solve(xs[kept], ys[kept], powers), xs[~kept], ys[~kept]) for kept in others)
+    return Fit(
+        candidate=candidate,
+        form=name,
+        constant=terms.get(0, 0.0),
+        linear=terms.get(1, 0.0),
+        quadratic=terms.get(2, 0.0),
+        points=points,
+        error=_error(terms, xs, ys),
+        left_out=left_out,
+    )
 
 
-def _solve(xs: np.ndarray[Any, Any], ys: np.ndarray[Any, Any], powers: tuple[int, ...]) -> dict[int, float]:
+def _solve(xs: Array, ys: Array, powers: tuple[int, ...]) -> dict[int, float]:
     # Scaled to 1, or squares of millions would drown the constant.
     scale = float(xs.max())
     matrix = np.stack([(xs / scale) ** power for power in powers], axis=1)
@@ -127,6 +130,7 @@ def _solve(xs: np.ndarray[Any, Any], ys: np.ndarray[Any, Any], powers: tuple[int
     return {power: float(value) / scale**power for power, value in zip(powers, solved, strict=True)}
 
 
-def _values(terms: dict[int, float], xs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    total: np.ndarray[Any, Any] = sum((value * xs**power for power, value in terms.items()), np.zeros(len(xs)))
-    return total
+def _error(terms: Mapping[int, float], xs: Array, ys: Array) -> float:
+    """The largest distance from the points, as a part of each."""
+    fitted = sum(value * xs**power for power, value in terms.items())
+    return float((np.abs(fitted - ys) / ys).max())

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxmem.documents import Record
 from onnxmem.measurement.feeds import Array
 
 TOLERANCE = 1e-4
@@ -17,8 +18,8 @@ Outputs = Sequence[tuple[str, Array | None]]
 """Names and arrays; None for what is no plain array and cannot be compared."""
 
 
-@dataclass(frozen=True)
-class Difference:
+@dataclass(frozen=True, kw_only=True)
+class Difference(Record):
     """How far one output of one candidate at one size is from the reference."""
 
     candidate: str
@@ -31,10 +32,6 @@ class Difference:
     cosine: float | None = None
     reason: str = ""
 
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return dict(self.__dict__)
-
     def __str__(self) -> str:
         if self.reason:
             return f"{self.candidate} at {self.size}, output '{self.output}': {self.reason}"
@@ -43,7 +40,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Parity:
+class Parity(Record):
     """The verdict on all candidates that ran."""
 
     reference: str | None
@@ -64,18 +61,15 @@ class Parity:
         """Whether this candidate gives the reference's answers; the reference does."""
         return candidate == self.reference or not any(each.candidate == candidate for each in self.mismatches)
 
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        absolute = [each.max_abs for each in self.differences if each.max_abs is not None]
+    @property
+    def max_abs(self) -> float | None:
+        """The largest difference of any number."""
+        return max((each.max_abs for each in self.differences if each.max_abs is not None), default=None)
+
+    def derived(self) -> Mapping[str, Any]:
+        """Whether all agree, and the largest differences."""
         relative = [each.max_rel for each in self.differences if each.max_rel is not None]
-        return {
-            "same": self.same,
-            "reference": self.reference,
-            "tolerance": self.tolerance,
-            "max_abs": max(absolute, default=None),
-            "max_rel": max(relative, default=None),
-            "differences": [each.document() for each in self.differences],
-        }
+        return {"same": self.same, "max_abs": self.max_abs, "max_rel": max(relative, default=None)}
 
 
 def read_outputs(saved: Sequence[Sequence[str | None]]) -> list[tuple[str, Array | None]]:
@@ -101,7 +95,7 @@ def compare_outputs(candidate: str, size: str, wanted: Outputs, got: Outputs, to
     """Output by output: by name if both have the same names, else in their order."""
     if len(wanted) != len(got):
         why = f"it has {len(got)} outputs, and the reference has {len(wanted)}"
-        return [Difference(candidate, size, "", False, reason=why)]
+        return [Difference(candidate=candidate, size=size, output="", same=False, reason=why)]
     by_name = dict(got)
     pairs = list(zip(wanted, got, strict=True))
     if len(by_name) == len(got) and set(by_name) == {name for name, _ in wanted}:
@@ -113,26 +107,30 @@ def difference(
     candidate: str, size: str, output: str, wanted: Array | None, got: Array | None, tolerance: float
 ) -> Difference:
     """One output against another."""
+
+    def judged(same: bool, reason: str = "", **figures: float) -> Difference:
+        return Difference(candidate=candidate, size=size, output=output, same=same, reason=reason, **figures)
+
     if wanted is None or got is None:
-        return Difference(candidate, size, output, True, reason="no plain array, not compared")
+        return judged(True, "no plain array, not compared")
     if wanted.shape != got.shape:
-        why = f"its shape is {list(got.shape)}, the reference's {list(wanted.shape)}"
-        return Difference(candidate, size, output, False, reason=why)
+        return judged(False, f"its shape is {list(got.shape)}, the reference's {list(wanted.shape)}")
     if wanted.dtype.kind not in "fiub" or got.dtype.kind not in "fiub":
         same = bool(np.array_equal(wanted, got))
-        return Difference(candidate, size, output, same, reason="" if same else "the values differ")
+        return judged(same, "" if same else "the values differ")
     left, right = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
     odd = ~np.isfinite(left) | ~np.isfinite(right)
     if odd.any():
         # NaN is the same answer as NaN and infinity as infinity, but nothing else is.
         if not np.array_equal(left[odd], right[odd], equal_nan=True):
-            return Difference(candidate, size, output, False, reason="NaN or infinity in one of them alone")
+            return judged(False, "NaN or infinity in one of them alone")
         left, right = left[~odd], right[~odd]
     largest = float(np.abs(left).max(initial=0.0))
     absolute = float(np.abs(left - right).max(initial=0.0))
     cosine = _cosine(left, right)
     same = absolute <= tolerance * max(1.0, largest) and (absolute <= tolerance * largest or cosine >= _COSINE)
-    return Difference(candidate, size, output, same, absolute, absolute / largest if largest else absolute, cosine)
+    relative = absolute / largest if largest else absolute
+    return judged(same, max_abs=absolute, max_rel=relative, cosine=cosine)
 
 
 def _cosine(left: Array, right: Array) -> float:

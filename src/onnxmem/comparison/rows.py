@@ -5,33 +5,46 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from onnxmem.comparison.decide import UNDECIDED, WINNER, Decision, Interval, decide
-from onnxmem.comparison.figure import Figure, Known, plain, spread
+from onnxmem.comparison.decide import UNDECIDED, WINNER, Interval, decide
+from onnxmem.comparison.figure import Figure, Known
 from onnxmem.comparison.parity import Parity
-from onnxmem.comparison.result import AtSize, Result
+from onnxmem.comparison.result import AtSize, CandidateResult
 from onnxmem.comparison.sizes import Size
-from onnxmem.unknown import Unknown
+from onnxmem.documents import Record
+from onnxmem.unknown import combine
 
 BYTES, SECONDS, TIMES = "bytes", "seconds", "times"
 # Below this no difference is worth a name, however well the samples tell two apart.
 MARGIN = 0.10
-# The size of a file is not measured: it is known.
-_EXACT = "file size"
+# Not measured, but known.
+FILE_SIZE = "file size"
+PEAK = "peak memory"
 # The kernel counts pages in batches, and a millisecond is a turn of the scheduler.
 LEAST = {BYTES: 2**20, SECONDS: 0.001, TIMES: 0.0}
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Record):
     """One metric for all candidates. Less is better, always."""
 
     metric: str
     unit: str
     size: str | None
-    values: Mapping[str, Known]
-    decision: Decision
+    values: Mapping[str, int | float | None]
+    """Medians by candidate; None where nothing is known."""
+    spread: Mapping[str, tuple[float, float] | None]
+    """Smallest and largest samples."""
+    verdict: str | None
+    """WINNER, SAME or UNDECIDED; None where there are not two to compare."""
+    winner: str | None
+    """The one that takes least; None if several take the same, or nothing is decided."""
+    tied: tuple[str, ...]
+    """Without a winner: those that are not shown to take more than another."""
+    ratio: float | None
+    """How many times the best of the others takes, by the medians."""
+    intervals: Mapping[str, Interval | None]
+    """How many times as much as the least each other one takes: from, to; None for what one sample cannot tell."""
 
     @property
     def label(self) -> str:
@@ -39,76 +52,61 @@ class Row:
         return self.metric if self.size is None else f"{self.metric} at {self.size}"
 
     @property
-    def winner(self) -> str | None:
-        """The one that takes least; None if several take the same, or nothing is decided."""
-        return self.decision.best[0] if self.decision.verdict == WINNER else None
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "metric": self.metric,
-            "unit": self.unit,
-            "size": self.size,
-            "values": {name: plain(value) for name, value in self.values.items()},
-            "spread": {name: spread(value) for name, value in self.values.items()},
-            "verdict": self.decision.verdict,
-            "winner": self.winner,
-            "tied": list(self.decision.best) if self.winner is None else [],
-            "ratio": self.decision.ratio,
-            "intervals": {name: _known(ends) for name, ends in self.decision.intervals.items()},
-        }
+    def best(self) -> tuple[str, ...]:
+        """Those that nobody is shown to beat."""
+        return self.tied if self.winner is None else (self.winner,)
 
 
-def make_rows(results: Sequence[Result], sizes: Sequence[Size], parity: Parity) -> tuple[Row, ...]:
+def make_rows(candidates: Sequence[CandidateResult], sizes: Sequence[str], parity: Parity) -> tuple[Row, ...]:
     """All rows. Only candidates that give the reference's answers can win."""
 
-    def row(metric: str, unit: str, of: Callable[[Result], Known], size: str | None = None) -> Row:
-        values = {result.name: of(result) for result in results}
-        fair = [result.name for result in results if result.failure is None and parity.agrees(result.name)]
-        allowed = {name: value for name in fair if isinstance(value := values[name], Figure)}
-        exact = metric == _EXACT
+    def row(metric: str, unit: str, of: Callable[[CandidateResult], Known], size: str | None = None) -> Row:
+        figures = {each.name: of(each) for each in candidates}
+        fair = [each.name for each in candidates if each.failure is None and parity.agrees(each.name)]
+        allowed = {name: value for name in fair if isinstance(value := figures[name], Figure)}
+        exact = metric == FILE_SIZE
         decision = decide(allowed, 0.02 if exact else MARGIN, 0.0 if exact else LEAST[unit], exact=exact)
-        return Row(metric, unit, size, values, decision)
+        winner = decision.best[0] if decision.verdict == WINNER else None
+        return Row(
+            metric=metric,
+            unit=unit,
+            size=size,
+            values={n: each.median if isinstance(each, Figure) else None for n, each in figures.items()},
+            spread={n: (each.low, each.high) if isinstance(each, Figure) else None for n, each in figures.items()},
+            verdict=decision.verdict,
+            winner=winner,
+            tied=decision.best if winner is None else (),
+            ratio=decision.ratio,
+            intervals={n: ends if math.isfinite(ends[1]) else None for n, ends in decision.intervals.items()},
+        )
 
-    def each(metric: str, unit: str, of: Callable[[AtSize], Known]) -> list[Row]:
-        def at(place: int) -> Callable[[Result], Known]:
+    def by_size(metric: str, unit: str, of: Callable[[AtSize], Known]) -> list[Row]:
+        def at(place: int) -> Callable[[CandidateResult], Known]:
             return lambda result: of(result.at[place])
 
-        return [row(metric, unit, at(place), size.label) for place, size in enumerate(sizes)]
+        return [row(metric, unit, at(place), size) for place, size in enumerate(sizes)]
 
     return (
-        row("file size", BYTES, _file),
-        row("framework memory", BYTES, lambda result: result.import_growth),
-        row("load memory", BYTES, lambda result: result.load_growth),
-        row("load memory / file size", TIMES, _per_file),
-        row("total memory", BYTES, lambda result: result.total_rss),
-        *each("peak memory", BYTES, lambda at: at.peak),
-        *each("peak without framework", BYTES, lambda at: at.own_peak),
-        *each("inference memory", BYTES, lambda at: at.run_growth),
-        row("framework import time", SECONDS, lambda result: result.import_seconds),
-        row("load time", SECONDS, lambda result: result.load_seconds),
-        row("cold start", SECONDS, lambda result: result.cold_start),
-        *each("latency", SECONDS, lambda at: at.latency),
+        row(FILE_SIZE, BYTES, lambda each: combine(lambda size: Figure((size,)), each.file_bytes)),
+        row("framework memory", BYTES, lambda each: each.import_growth),
+        row("load memory", BYTES, lambda each: each.load_growth),
+        row("load memory / file size", TIMES, lambda each: combine(_per_file, each.file_bytes, each.load_growth)),
+        row("total memory", BYTES, lambda each: each.total_rss),
+        *by_size(PEAK, BYTES, lambda at: at.peak),
+        *by_size("peak without framework", BYTES, lambda at: at.own_peak),
+        *by_size("inference memory", BYTES, lambda at: at.run_growth),
+        row("framework import time", SECONDS, lambda each: each.import_seconds),
+        row("load time", SECONDS, lambda each: each.load_seconds),
+        row("cold start", SECONDS, lambda each: each.cold_start),
+        *by_size("latency", SECONDS, lambda at: at.latency),
     )
 
 
-def _file(result: Result) -> Known:
-    return result.file_bytes if isinstance(result.file_bytes, Unknown) else Figure((result.file_bytes,))
-
-
-def _per_file(result: Result) -> Known:
-    if isinstance(result.file_bytes, Unknown) or isinstance(result.load_growth, Unknown):
-        return result.load_growth if isinstance(result.load_growth, Unknown) else Unknown("it has no file")
-    size = max(result.file_bytes, 1)
-    return Figure(tuple(sample / size for sample in result.load_growth.samples))
+def _per_file(size: int, growth: Figure) -> Figure:
+    return Figure(tuple(sample / max(size, 1) for sample in growth.samples))
 
 
 def undecided_sizes(rows: Sequence[Row], sizes: Sequence[Size]) -> list[Size]:
     """Where more samples would help. What does not depend on the size is measured at the smallest."""
-    wanted = {row.size or sizes[0].label for row in rows if row.decision.verdict == UNDECIDED}
+    wanted = {row.size or sizes[0].label for row in rows if row.verdict == UNDECIDED}
     return [size for size in sizes if size.label in wanted]
-
-
-def _known(ends: Interval) -> list[float] | None:
-    """As JSON, which has no infinity: one sample has no interval."""
-    return list(ends) if math.isfinite(ends[1]) else None

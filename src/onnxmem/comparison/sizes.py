@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
+from typing import Any
 
+from onnxmem.documents import Record, stored
 from onnxmem.errors import UsageError
 from onnxmem.measurement.feeds import Array, Feeds, make_feeds
 from onnxmem.measurement.scenario import Scenario
@@ -18,7 +21,7 @@ OpenShape = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What the caller says about inputs."""
 
     shapes: Mapping[str, Sequence[OpenShape]] = field(default_factory=dict)
@@ -32,6 +35,26 @@ class Asked:
     seed: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class InputSize(Record):
+    """One input size, without its arrays."""
+
+    label: str = stored("size")
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str]
+    assumed: Mapping[str, int]
+    """Dimensions the caller left open, and the numbers used for them."""
+
+    @property
+    def elements(self) -> int:
+        """Numbers in all inputs together: what memory is a function of."""
+        return sum(map(prod, self.shapes.values()))
+
+    def derived(self) -> Mapping[str, Any]:
+        """The number of elements."""
+        return {"elements": self.elements}
+
+
 @dataclass(frozen=True)
 class Size:
     """One input size and its arrays."""
@@ -39,6 +62,11 @@ class Size:
     label: str
     arrays: Mapping[str, Array]
     assumed: Mapping[str, int]
+
+    def described(self) -> InputSize:
+        """The same without the arrays."""
+        dtypes = {name: str(array.dtype) for name, array in self.arrays.items()}
+        return InputSize(label=self.label, shapes=self.shapes, dtypes=dtypes, assumed=self.assumed)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -70,12 +98,11 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def make_sizes(asked: Asked, lead: Signature | None) -> tuple[Size, ...]:
+def make_sizes(request: Request, lead: Signature | None) -> tuple[Size, ...]:
     """All sizes, smallest first. `lead` is the signature of an ONNX candidate, if there is one."""
-    scenarios = _scenarios(asked, lead)
     made: list[Size] = []
-    for label, scenario in scenarios:
-        signature = lead or _declared(asked, scenario)
+    for label, scenario in _scenarios(request, lead):
+        signature = lead or _declared(request, scenario)
         feeds: Feeds = make_feeds(signature, scenario)
         # Labels are shown in tables and are names of phases: no two may be the same.
         shape = next(iter(feeds.arrays.values())).shape if feeds.arrays else ()
@@ -101,65 +128,67 @@ def feeds_for(signature: Signature, arrays: Mapping[str, Array]) -> dict[str, Ar
     return fed
 
 
-def _scenarios(asked: Asked, lead: Signature | None) -> list[tuple[str, Scenario]]:
-    letters = {dim for shapes in asked.shapes.values() for shape in shapes for dim in shape if isinstance(dim, str)}
-    if letters and not asked.sizes:
+def _scenarios(request: Request, lead: Signature | None) -> list[tuple[str, Scenario]]:
+    letters = {dim for shapes in request.shapes.values() for shape in shapes for dim in shape if isinstance(dim, str)}
+    if letters and not request.sizes:
         raise UsageError(
             f"'{min(letters)}' in a shape stands for a size, and no size is given", hint="add --sizes 256,512"
         )
-    if asked.sizes:
-        free = () if letters else _sized_dimensions(asked, lead)
-        return [(str(size), _scenario(asked, _filled(asked, size), dict.fromkeys(free, size))) for size in asked.sizes]
-    count = max((len(shapes) for shapes in asked.shapes.values()), default=1)
-    for name, shapes in asked.shapes.items():
+    if request.sizes:
+        free = () if letters else _sized_dimensions(request, lead)
+        return [
+            (str(size), _scenario(request, _filled(request, size), dict.fromkeys(free, size))) for size in request.sizes
+        ]
+    count = max((len(shapes) for shapes in request.shapes.values()), default=1)
+    for name, shapes in request.shapes.items():
         if len(shapes) not in (1, count):
             raise UsageError(f"input '{name}' has {len(shapes)} shapes, and another has {count}")
-    picked = [{n: _numbers(s[k if len(s) > 1 else 0], 0) for n, s in asked.shapes.items()} for k in range(count)]
-    return [("", _scenario(asked, shapes, {})) for shapes in picked]
+    picked = [{n: _numbers(s[k if len(s) > 1 else 0], 0) for n, s in request.shapes.items()} for k in range(count)]
+    return [("", _scenario(request, shapes, {})) for shapes in picked]
 
 
-def _filled(asked: Asked, size: int) -> dict[str, tuple[int, ...]]:
-    for name, shapes in asked.shapes.items():
+def _filled(request: Request, size: int) -> dict[str, tuple[int, ...]]:
+    for name, shapes in request.shapes.items():
         if len(shapes) > 1:
             raise UsageError(
                 f"input '{name}' has {len(shapes)} shapes, and there are sizes too", hint="give one of them"
             )
-    return {name: _numbers(shapes[0], size) for name, shapes in asked.shapes.items()}
+    return {name: _numbers(shapes[0], size) for name, shapes in request.shapes.items()}
 
 
 def _numbers(shape: OpenShape, size: int) -> tuple[int, ...]:
     return tuple(size if isinstance(dim, str) else dim for dim in shape)
 
 
-def _sized_dimensions(asked: Asked, lead: Signature | None) -> tuple[str, ...]:
+def _sized_dimensions(request: Request, lead: Signature | None) -> tuple[str, ...]:
     """What `--sizes` means where no letter says so: the open dimensions; the batch only if nothing else is open."""
     if lead is None:
         raise UsageError("it is not known which dimensions have these sizes", hint="write --shape x=1x3xNxN")
-    fixed = bind(lead.shapes, shapes=_filled(asked, 0), dims=asked.dims)
+    fixed = bind(lead.shapes, shapes=_filled(request, 0), dims=request.dims)
     open_ = {name: number for name, number in default_dimensions(lead.shapes).items() if name not in fixed}
     if not open_:
         raise UsageError("no dimension is open, so there is nothing for the sizes to set")
     return tuple(name for name, number in open_.items() if number > 1) or tuple(open_)
 
 
-def _scenario(asked: Asked, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]) -> Scenario:
+def _scenario(request: Request, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]) -> Scenario:
     return Scenario(
         Path("candidates"),
         shapes=shapes,
-        dims={**asked.dims, **dims},
-        inputs=asked.inputs,
-        ranges=asked.ranges,
-        seed=asked.seed,
+        dims={**request.dims, **dims},
+        inputs=request.inputs,
+        ranges=request.ranges,
+        seed=request.seed,
     )
 
 
-def _declared(asked: Asked, scenario: Scenario) -> Signature:
+def _declared(request: Request, scenario: Scenario) -> Signature:
     """What PyTorch code does not say about its inputs, the caller has to."""
-    shapes = dict(scenario.shapes) or (read_feed_shapes(asked.inputs) if asked.inputs else {})
+    shapes = dict(scenario.shapes) or (read_feed_shapes(request.inputs) if request.inputs else {})
     if not shapes:
         raise UsageError("nothing says what PyTorch models are fed", hint="give --shape x=1x3x256x256, or --inputs")
-    for name in asked.dtypes:
+    for name in request.dtypes:
         if name not in shapes:
             raise UsageError(f"there is no input '{name}'", hint=f"there are: {', '.join(shapes)}")
-    default = "" if asked.inputs else "float32"
-    return Signature(tuple(Input(n, asked.dtypes.get(n, default), s) for n, s in shapes.items()), ())
+    default = "" if request.inputs else "float32"
+    return Signature(tuple(Input(n, request.dtypes.get(n, default), s) for n, s in shapes.items()), ())

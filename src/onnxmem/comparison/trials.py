@@ -43,8 +43,6 @@ class CandidateTrials:
     signature: Signature | None = None
     by_size: dict[str, list[Trial]] = field(default_factory=dict)
     """By the label of the size."""
-    series: list[Trial] = field(default_factory=list)
-    """Those in which one process ran all sizes, smallest first."""
     failures: dict[str, str] = field(default_factory=dict)
     """By the label of the size: why there is no figure."""
     failure: str | None = None
@@ -55,19 +53,15 @@ class CandidateTrials:
         """All files that the model is made of."""
         return self.signature.files if self.signature else self.candidate.files
 
+    @property
+    def onnxruntime(self) -> str | None:
+        """The version of ONNX Runtime that ran it."""
+        every = (trial.onnxruntime for trials in self.by_size.values() for trial in trials)
+        return next((version for version in every if version), None)
+
     def arrays(self, size: Size) -> Mapping[str, Array]:
         """What it is fed at a size, under its own names."""
         return feeds_for(self.signature, size.arrays) if self.signature else size.arrays
-
-    def run(self, task: Task, conditions: Conditions) -> Trial:
-        """One more trial."""
-        return run_trial(
-            task,
-            timeout=conditions.timeout,
-            memory_limit=conditions.memory_limit,
-            model_files=self.files,
-            worker="onnxmem.torch.worker" if self.candidate.kind == "torch" else "onnxmem.measurement.worker",
-        )
 
 
 def prepare(candidates: Sequence[Candidate]) -> list[CandidateTrials]:
@@ -98,11 +92,7 @@ class Schedule:
         """As many repetitions as were asked for."""
         for repetition in range(self.conditions.repeat):
             count = f"{repetition + 1} of {self.conditions.repeat}"
-            order = self._round(sizes, repetition, count)
-            for trials in order if len(sizes) > 1 else ():
-                if trials.failure is None and not trials.failures:
-                    self.on_progress(Progress(f"{trials.candidate.name}, all sizes in one process, {count}"))
-                    self._run_series(trials, sizes)
+            self._round(sizes, repetition, count)
 
     def run_more(self, sizes: Sequence[Size], repetitions: range) -> None:
         """Further repetitions, at the sizes where the ones before did not decide."""
@@ -110,7 +100,7 @@ class Schedule:
             count = f"{repetition + 1} of at most {self.conditions.repeat_limit}, not decided yet"
             self._round(sizes, repetition, count)
 
-    def _round(self, sizes: Sequence[Size], repetition: int, count: str) -> list[CandidateTrials]:
+    def _round(self, sizes: Sequence[Size], repetition: int, count: str) -> None:
         # Whoever runs first in a round finds the machine as the round before left it: it is not always the same one.
         turn = repetition % max(len(self.everyone), 1)
         order = [*self.everyone[turn:], *self.everyone[:turn]]
@@ -119,14 +109,11 @@ class Schedule:
                 if trials.failure is None and size.label not in trials.failures:
                     self.on_progress(Progress(f"{trials.candidate.name} at {size.label}, {count}"))
                     self._run_once(trials, size, save=repetition == 0)
-        return order
 
     def _run_once(self, trials: CandidateTrials, size: Size, *, save: bool) -> None:
         number = len(trials.by_size.get(size.label, ()))
-        place = Path(tempfile.mkdtemp(dir=self.folder))
         try:
-            task = worker_task(trials.candidate, save_feeds(trials.arrays(size), place), self.conditions)
-            trial = trials.run(task._replace(save=str(place) if save else None), self.conditions)
+            trial = self.try_once(trials, size, save=save)
         except OnnxmemError as error:
             _fail(trials, size, str(error))
             return
@@ -136,32 +123,31 @@ class Schedule:
             # One that fails once is not asked again: figures of those that sometimes fail are no figures.
             _fail(trials, size, str(trial.verdict) + (f" (repetition {number + 1})" if number else ""))
 
-    def _run_series(self, trials: CandidateTrials, sizes: Sequence[Size]) -> None:
-        places = [Path(tempfile.mkdtemp(dir=self.folder)) for _ in sizes]
-        series = [
-            (size.label, save_feeds(trials.arrays(size), place)) for size, place in zip(sizes, places, strict=True)
-        ]
-        task = worker_task(trials.candidate, series[0][1], self.conditions)._replace(series=series)
-        trial = trials.run(task, self.conditions)
-        if trial.verdict.ok:
-            trials.series.append(trial)
+    def try_once(self, trials: CandidateTrials, size: Size, *, mode: str | None = None, save: bool = False) -> Trial:
+        """One more trial at a size, perhaps in another mode; with `save`, its outputs are kept."""
+        place = Path(tempfile.mkdtemp(dir=self.folder))
+        candidate, given = trials.candidate, self.conditions
+        task = Task(
+            str(candidate.path),
+            save_feeds(trials.arrays(size), place),
+            mode=mode or candidate.mode,
+            runs=given.runs,
+            threads=given.threads,
+            source=candidate.source.document() if candidate.source else None,
+            save=str(place) if save else None,
+        )
+        return run_trial(
+            task,
+            timeout=given.timeout,
+            memory_limit=given.memory_limit,
+            model_files=trials.files,
+            worker="onnxmem.torch.worker" if candidate.kind == "torch" else "onnxmem.measurement.worker",
+        )
 
 
 def save_feeds(arrays: Mapping[str, Array], folder: Path) -> SavedFeeds:
     """Write the arrays where a worker can read them."""
     return Feeds(arrays).save(folder)
-
-
-def worker_task(candidate: Candidate, feeds: SavedFeeds, conditions: Conditions) -> Task:
-    """What the worker is told."""
-    return Task(
-        str(candidate.path),
-        feeds,
-        mode=candidate.mode,
-        runs=conditions.runs,
-        threads=conditions.threads,
-        source=candidate.source.document() if candidate.source else None,
-    )
 
 
 def _fail(trials: CandidateTrials, size: Size, why: str) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from onnxmem.comparison.advice import ESTIMATED, MEASURED, WhatIf
 from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.result import Result
+from onnxmem.comparison.result import CandidateResult
 from onnxmem.comparison.sizes import Size, feeds_for
-from onnxmem.comparison.trials import CandidateTrials, Conditions, save_feeds, worker_task
+from onnxmem.comparison.trials import CandidateTrials, Schedule
 from onnxmem.errors import OnnxmemError
 from onnxmem.model.model import Model
 from onnxmem.schedule.scheduled import Question, schedule
@@ -18,15 +15,13 @@ _MODE = "planned"
 _SEARCH = 2.0
 
 
-def try_mode(trials: CandidateTrials, result: Result, size: Size, given: Conditions, folder: Path) -> list[WhatIf]:
+def try_mode(trials: CandidateTrials, result: CandidateResult, size: Size, schedule: Schedule) -> list[WhatIf]:
     """One more trial of a stock candidate, in the mode that works with any file."""
     candidate, before = trials.candidate, result.at[-1].peak
     if candidate.mode != "stock" or trials.signature is None:
         return []
-    place = Path(tempfile.mkdtemp(dir=folder))
-    feeds = save_feeds(feeds_for(trials.signature, size.arrays), place)
     try:
-        trial = trials.run(worker_task(candidate, feeds, given)._replace(mode=_MODE), given)
+        trial = schedule.try_once(trials, size, mode=_MODE)
     except OnnxmemError:
         return []
     after = trial.highest

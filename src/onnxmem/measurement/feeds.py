@@ -56,22 +56,19 @@ class Fed(Record):
         """What was made up and may be why the model fails, and what to give instead; empty if nothing was."""
         if not self.generated:
             return ""
-        parts, options = [], []
+        parts, options = ["its inputs were generated"], []
         if self.dims.assumed:
             listed = ", ".join(f"{name}={number}" for name, number in self.dims.assumed.items())
-            parts.append(f"these dimensions were assumed: {listed}")
-            options.append(f"--dim {next(iter(self.dims.assumed))}=N or --shape {self._assumed_input()}=…")
-        numbers = [n for n, array in self.inputs.items() if not array.shape and array.dtype.startswith(("int", "uint"))]
-        if numbers:
-            # A sample rate, a length, a number of steps: a model knows few of them.
-            parts.append(f"'{numbers[0]}' got one of the {self.generated[numbers[0]]}")
-            options.append(f"--range {numbers[0]}=16000:16001 for the value 16000")
-        options.append("--inputs FEEDS.npz with arrays it can run on")
-        return f"{'; '.join(parts) or 'its inputs were generated'}. Give {', or '.join(options)}"
-
-    def _assumed_input(self) -> str:
-        """An input with an open dimension; where several have one, the first."""
-        return next((name for name, array in self.inputs.items() if array.shape), "INPUT")
+            parts.append(f"and of their dimensions these were assumed: {listed}")
+            sized = [(name, "x".join(map(str, array.shape))) for name, array in self.inputs.items() if array.shape]
+            shapes = " ".join(f"--shape {name}={shape}" for name, shape in sized[:3])
+            options.append(f"{shapes} with the numbers it expects (an LSTM's state follows its batch)")
+        scalar = next((n for n, a in self.inputs.items() if not a.shape and a.dtype in _INTEGERS), None)
+        if scalar:
+            parts.append(f"and '{scalar}' is one of the {self.generated[scalar]}")
+            options.append(f"--range {scalar}=16000:16001 for the one value 16000, if it is a sample rate")
+        options.append("--inputs FEEDS.npz")
+        return f"{', '.join(parts)}; try {', or '.join(options)}"
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def measure(
 def measure_scenario(
     scenario: Scenario, *, repeat: int = 1, nodes: bool = True, on_progress: OnProgress | None = None
 ) -> Measurement:
-    """The same for a scenario that is made already."""
+    """The same for a scenario."""
     if repeat < 1:
         raise UsageError(f"repeat must be at least 1; it is {repeat}")
     deadline = Deadline(scenario.timeout)
@@ -112,7 +112,7 @@ def measure_scenario(
 
 
 def worker_task(scenario: Scenario, feeds: SavedFeeds) -> Task:
-    """What the worker is told."""
+    """The worker's task."""
     return Task(
         str(scenario.model),
         feeds,

@@ -89,8 +89,8 @@ class Measurement(Result):
 
     def spread(self, name: str, quantity: str) -> tuple[int, int] | None:
         """The smallest and largest `rss` or `peak` of a phase over all repetitions; None for a single one."""
-        found = [phase for trial in self.trials if (phase := trial.phase(name))]
-        sizes = known(phase.peak.rss if quantity == "peak" else phase.reading.rss for phase in found)
+        phases = [phase for trial in self.trials if (phase := trial.phase(name))]
+        sizes = known(phase.peak.rss if quantity == "peak" else phase.reading.rss for phase in phases)
         return (min(sizes), max(sizes)) if len(sizes) > 1 else None
 
     def derived(self) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ class Reading(Record):
     at: float = stored("at_seconds")
     """When: `time.monotonic()`, which parent and child share; in a trial, since its process was started."""
     source: str = stored("source")
-    """Which file or library said so."""
+    """Which file or library it comes from."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Peak:
     exact: bool
     """True if the kernel kept it; False if it is only the largest sample, and a short peak may have been missed."""
     method: str
-    """How it was found, for the reader."""
+    """How it was measured, for the reader."""
 
 
 @dataclass(frozen=True)
@@ -271,13 +271,13 @@ def _fields(path: Path) -> dict[str, int] | Unknown:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         return Unknown(f"/proc/PID/{path.name} cannot be read: {error.strerror}")
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for line in lines:
         if line.endswith(b" kB"):
             name, _, amount = line.partition(b":")
             key = name.decode()
-            found[key] = found.get(key, 0) + int(amount[:-3]) * _KIB
-    return found
+            sizes[key] = sizes.get(key, 0) + int(amount[:-3]) * _KIB
+    return sizes
 
 
 def _of(fields: dict[str, int], name: str) -> Bytes:

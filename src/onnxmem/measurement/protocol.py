@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any
+
+from onnxmem.process import messages
 
 START, IMPORT, INPUTS, LOAD = "start", "import", "inputs", "load"
 FIRST_RUN, STEADY_RUNS = "first run", "steady runs"
@@ -37,34 +38,7 @@ NO_MEMORY = (
 OUT_OF_MEMORY, REFUSED, FAILED = "out of memory", "refused", "failed"
 
 
-def series_phase(label: str) -> str:
-    """The phase in which one of several inputs is run."""
-    return f"run {label}"
-
-
-@dataclass_transform(frozen_default=True)
-class Light(tuple[Any, ...]):
-    """A frozen record like a NamedTuple, without the functions that Python would compile for each: they are memory."""
-
-    _fields: ClassVar[tuple[str, ...]] = ()
-    _field_defaults: ClassVar[Mapping[str, Any]] = {}
-
-    def __init_subclass__(cls) -> None:
-        cls._fields = tuple(cls.__annotations__)
-        cls.__match_args__ = cls._fields  # type: ignore[attr-defined,misc]
-        cls._field_defaults = {name: vars(cls)[name] for name in cls._fields if name in vars(cls)}
-        for place, name in enumerate(cls._fields):
-            setattr(cls, name, property(itemgetter(place)))
-
-    def __new__(cls, *values: Any, **named: Any) -> Self:
-        fields = {**cls._field_defaults, **dict(zip(cls._fields, values, strict=False)), **named}
-        return super().__new__(cls, [fields[name] for name in cls._fields])
-
-    def _replace(self, **named: Any) -> Self:
-        return type(self)(**{**dict(zip(self._fields, self, strict=True)), **named})
-
-
-class Task(Light):
+class Task(messages.Message):
     """What the process is to load and run."""
 
     model: str
@@ -80,13 +54,11 @@ class Task(Light):
     profile: bool = False
     save: str | None = None
     """A folder for the outputs of the last run."""
-    series: Sequence[tuple[str, SavedFeeds]] = ()
-    """Inputs by label: each is run in this one process, instead of `feeds` and its steady runs."""
     source: Mapping[str, Any] | None = None
     """The document of a `TorchSource`, for PyTorch's worker."""
 
 
-class Order(Light):
+class Order(messages.Message):
     """A task, and the circumstances of this one process."""
 
     task: Task
@@ -95,20 +67,20 @@ class Order(Light):
     """When the parent started it: `time.monotonic()`, which both share."""
 
 
-class Begin(Light):
+class Begin(messages.Message):
     """A phase is about to begin."""
 
     phase: str
 
 
-class End(Light):
+class End(messages.Message):
     """It is over, and went well."""
 
     phase: str
     seconds: float
 
 
-class Failed(Light):
+class Failed(messages.Message):
     """It is over, and so is the work."""
 
     phase: str
@@ -120,45 +92,45 @@ class Failed(Light):
     hint: str
 
 
-class Ran(Light):
+class Ran(messages.Message):
     """One run of the model."""
 
     seconds: float
 
 
-class Started(Light):
+class Started(messages.Message):
     """What the interpreter alone took, before anything of onnxmem's was imported."""
 
     rss: int | None
 
 
-class Imported(Light):
+class Imported(messages.Message):
     """Which framework it is."""
 
     framework: str
     version: str
 
 
-class Outputs(Light):
+class Outputs(messages.Message):
     """Hashes of the outputs of the first run and of the last, and shapes by name."""
 
     sha256: Sequence[str]
     shapes: Mapping[str, Sequence[int]]
 
 
-class Saved(Light):
+class Saved(messages.Message):
     """Names of outputs, and the files they are in; none for what is no plain array."""
 
     outputs: Sequence[tuple[str, str | None]]
 
 
-class Profiled(Light):
+class Profiled(messages.Message):
     """Where ONNX Runtime's profile is."""
 
     path: str
 
 
-class Planned(Light):
+class Planned(messages.Message):
     """What the plan of a session took, and how runs were served; or why there was none."""
 
     loaded_mode: str
@@ -173,7 +145,7 @@ class Planned(Light):
     notes: Sequence[str] = ()
 
 
-class Released(Light):
+class Released(messages.Message):
     """What the steps of releasing a model met with."""
 
     clear_cache: bool
@@ -192,14 +164,13 @@ _MESSAGES = {kind.__name__: kind for kind in Message.__args__}
 
 def encode(message: Message) -> bytes:
     """A message as a line."""
-    return json.dumps((type(message).__name__, *message)).encode() + b"\n"
+    return messages.encode(message) + b"\n"
 
 
 def decode(line: bytes) -> Message:
     """The message that `encode` wrote."""
-    name, *values = json.loads(line)
-    message: Message = _MESSAGES[name](*map(_frozen, values))
-    return message
+    message: Message = messages.decode(line, _MESSAGES)
+    return type(message)(*map(messages.frozen, message))
 
 
 def encode_order(order: Order) -> bytes:
@@ -211,10 +182,3 @@ def decode_order(line: bytes) -> Order:
     """The order that `encode_order` wrote."""
     task, rlimits, spawned = json.loads(line)
     return Order(Task(*task), rlimits, spawned)
-
-
-def _frozen(value: Any) -> Any:
-    """JSON has only lists: in records they are tuples."""
-    if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value

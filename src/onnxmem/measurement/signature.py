@@ -83,15 +83,15 @@ def _tables(proto: ModelProto) -> Iterator[tuple[str, int]]:
     """Inputs whose numbers are indices into a constant, and how many rows it has: Gather's first dimension."""
     rows: Mapping[str, tuple[int, ...]] = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
     origin = {value.name: value.name for value in proto.graph.input}
-    found: dict[str, int] = {}
+    smallest: dict[str, int] = {}
     for node in proto.graph.node:
         if node.op_type in _PASS_ON and node.input and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
         if node.op_type == "Gather" and node.input[1] in origin and node.input[0] in rows:
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
             name, size = origin[node.input[1]], rows[node.input[0]][axis]
-            found[name] = min(size, found.get(name, size))
-    yield from found.items()
+            smallest[name] = min(size, smallest.get(name, size))
+    yield from smallest.items()
 
 
 def _is_ort(path: Path) -> bool:

@@ -63,11 +63,11 @@ def read_mappings(pid: int | None = None) -> Iterator[Mapping]:
     sizes = {b"Rss": 0, b"Pss": 0, b"Anonymous": 0}
     folder = probes.PROC / ("self" if pid is None else str(pid))
     for line in (folder / "smaps").read_bytes().splitlines():
-        found = _HEADER.match(line)
-        if found:
+        match = _HEADER.match(line)
+        if match:
             if header:
                 yield _mapping(header, sizes)
-            header, sizes = found, dict.fromkeys(sizes, 0)
+            header, sizes = match, dict.fromkeys(sizes, 0)
             continue
         name, _, amount = line.partition(b":")
         if name in sizes:
@@ -100,16 +100,16 @@ def _kind(mapping: Mapping, files: set[str], stacks: tuple[int, ...]) -> str:
 def _stack_pointers(pid: int | None) -> tuple[int, ...]:
     """Where the threads' stacks are. Since Linux 4.5 maps no longer names them; the stack pointers of waiting threads
     still tell. A thread that happens to run has none, and its stack is counted among the arenas: a few hundred KiB."""
-    found = []
+    pointers = []
     folder = probes.PROC / ("self" if pid is None else str(pid)) / "task"
     try:
         for thread in folder.iterdir():
             fields = (thread / "syscall").read_bytes().split()
             if len(fields) > 2:
-                found.append(int(fields[-2], 16))
+                pointers.append(int(fields[-2], 16))
     except OSError:
-        return tuple(found)
-    return tuple(found)
+        return tuple(pointers)
+    return tuple(pointers)
 
 
 def _total(name: str, group: list[Mapping]) -> Kind:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onnxmem.documents import Record, stored
 from onnxmem.measurement import probes
 from onnxmem.unknown import Bytes, Unknown
 
 
 @dataclass(frozen=True)
-class System:
+class System(Record):
     """The system at one moment, in bytes. All processes move these figures."""
 
-    available: Bytes
+    available: Bytes = stored("available_bytes")
     """What a new process could get without swapping.
 
     Not the place to look for what was just freed: recent kernels keep freed pages in lists of each processor, hundreds
     of MiB of them, and count them as available only when the lists are emptied.
     """
-    anon: Bytes
+    anon: Bytes = stored("anon_bytes")
     """Anonymous memory of all processes: falls at the moment it is freed."""
 
 

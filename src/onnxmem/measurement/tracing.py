@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from onnxmem.deadline import Deadline
+from onnxmem.errors import ModelError
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
@@ -67,8 +68,12 @@ def trace(
         ranges=ranges or {},
         seed=seed,
     )
-    feeds = make_feeds(read_signature(path), scenario).arrays
-    run = record(str(path), feeds, time_limit=deadline.left)
+    generated = make_feeds(read_signature(path), scenario)
+    feeds = generated.arrays
+    try:
+        run = record(str(path), feeds, time_limit=deadline.left)
+    except ModelError as error:
+        raise ModelError(str(error), hint=error.hint or generated.described().assumptions) from error
     tracing = Tracing(
         model=path.name,
         inputs={name: tuple(array.shape) for name, array in feeds.items()},

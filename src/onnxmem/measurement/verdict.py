@@ -13,7 +13,7 @@ from onnxmem.units import format_bytes
 
 @dataclass(frozen=True)
 class Verdict(Record):
-    """How it ended: ok, failed, out of memory, crashed, killed or timed out; where; and what was said."""
+    """How it ended: ok, failed, out of memory, crashed, killed or timed out; where; and the error."""
 
     kind: str
     phase: str | None = None

@@ -33,7 +33,6 @@ class Worker:
 
     def __init__(self, task: Task, spawned: float, out: int) -> None:
         self.task, self.spawned, self.out = task, spawned, out
-        self.series: list[tuple[str, dict[str, Any]]] = []
 
     def send(self, message: Message) -> None:
         os.write(self.out, protocol.encode(message))
@@ -68,10 +67,7 @@ class Worker:
         self.send(self.imported())
         self.phase(protocol.INPUTS, self.read_inputs)
         self.phase(protocol.LOAD, self.load)
-        if self.task.series:
-            self.run_series()
-        else:
-            self.run_steadily()
+        self.run_steadily()
         if self.task.mode == "planned":
             self.send(self.planned())
         self.release()
@@ -97,12 +93,6 @@ class Worker:
         if self.task.profile:
             self.send(protocol.Profiled(self.session.end_profiling()))
 
-    def run_series(self) -> None:
-        """Inputs of several sizes, one after the other, in this one process: a phase for each."""
-        for name, feeds in self.series:
-            self.feeds = feeds
-            self.phase(protocol.series_phase(name), lambda: self.run_model(1 + self.task.runs))
-
     def import_runtime(self) -> None:
         import gc  # noqa: PLC0415
         import hashlib  # noqa: PLC0415
@@ -126,7 +116,6 @@ class Worker:
 
     def read_inputs(self) -> None:
         self.feeds = self.arrays(self.task.feeds)
-        self.series = [(name, self.arrays(feeds)) for name, feeds in self.task.series]
 
     def arrays(self, feeds: protocol.SavedFeeds) -> dict[str, Any]:
         return {name: self.numpy.load(path) for name, path in feeds}
@@ -207,7 +196,7 @@ class Worker:
         return protocol.Saved(saved)
 
     def drop_all(self) -> None:
-        self.feeds, self.series = {}, []
+        self.feeds = {}
         self.outputs = self.session = None
         self.gc.collect()
 

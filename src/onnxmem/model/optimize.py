@@ -8,7 +8,6 @@ mapped or written.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
+from onnxmem.folders import temporary_folder
 from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.external import read_external
 from onnxmem.model.graph import backwards_from, leaves_of
@@ -44,8 +44,8 @@ def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tu
 
     `fixed` are input shapes to optimize for, as if they were in the model; without them its free dimensions stay free.
     """
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        source, target = Path(temporary, "skeleton.onnx"), Path(temporary, "optimized.onnx")
+    with temporary_folder() as temporary:
+        source, target = temporary / "skeleton.onnx", temporary / "optimized.onnx"
         write_skeleton(model, folder, source, fixed, marked=True)
         _run_optimizer(source, target, level)
         optimized = onnx.load_model(target, load_external_data=False)
@@ -101,8 +101,8 @@ def node_numbers(model: ModelProto, folder: Path, level: str, fixed: Mapping[str
         from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs import InferenceSession  # noqa: PLC0415
     except ImportError as error:
         raise RuntimeUnsupported(f"this ONNX Runtime cannot read its own ORT format: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
-        source, target = Path(temporary, "skeleton.onnx"), Path(temporary, "optimized.ort")
+    with temporary_folder() as temporary:
+        source, target = temporary / "skeleton.onnx", temporary / "optimized.ort"
         write_skeleton(model, folder, source, fixed)
         _run_optimizer(source, target, level, ort_format=True)
         content = InferenceSession.InferenceSession.GetRootAsInferenceSession(bytearray(target.read_bytes()), 0)

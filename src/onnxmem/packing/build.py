@@ -26,7 +26,7 @@ SMALLEST = 1024
 # The ORT format is one flatbuffer.
 ORT_LIMIT = 2**31 - 2**24
 OnSize = Callable[[int], None]
-"""Told how many bytes there are so far."""
+"""Called with the number of bytes so far."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) 
 
 
 def load_options(form: str) -> dict[str, modes.Setting]:
-    """What a session that loads a built file must be told beside its mode.
+    """The options that a session needs for a built file, beside its mode's.
 
     The graph is optimized already; doing it once more would copy weights into the heap. An .ort file says so itself.
     """

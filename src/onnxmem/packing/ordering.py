@@ -2,7 +2,7 @@
 
     record the source and what was built ─▶ search, with measured scratch ─▶ write, record ─▶ keep what needs least
 
-A file whose nodes stand in the wanted order runs in it, if the session is told not to change the graph and to take
+A file whose nodes stand in the wanted order runs in it, if the session's settings forbid changes of the graph and take
 whatever is ready in the order of the file. Every claim is checked on real runs: how much the run needs by its trace,
 and the order itself by the profiler.
 """
@@ -50,7 +50,7 @@ class Ordered:
 
     order: PackedOrder
     settings: LoadSettings
-    """What a session must be told to keep it."""
+    """The settings with which a session keeps it."""
     note: str = ""
 
 
@@ -85,7 +85,7 @@ def put_in_order(
     """Rewrite what was built of `source` so that its nodes run in the order asked for, if they need less in it.
 
     Only the nodes of the main graph move; weights are not read. `mode` is what the model's mode tells a session,
-    `plain` what it is told without an order. The search takes up to `seconds`.
+    `plain` what it is loaded with without an order. The search takes up to `seconds`.
     """
     job = _Job(model, asked, mode, plain, feeds, timeout)
     proto = onnx.load_model(model, load_external_data=False)

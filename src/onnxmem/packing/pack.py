@@ -164,7 +164,7 @@ def repack(
     source = Path(manifest.source.path if model is None else model)
     if not source.is_file():
         raise UsageError(
-            f"the model that '{folder}' was made from is not at '{source}' any more", hint="say where it is now"
+            f"the model that '{folder}' was made from is not at '{source}' any more", hint="give its new path"
         )
     if model is None and hash_file(source).sha256 != manifest.source.files[0].sha256:
         raise UsageError(

@@ -24,7 +24,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class LoadSettings(Record):
-    """What a session is told when it is made."""
+    """The settings that a session is made with."""
 
     options: Mapping[str, Setting]
     config: Mapping[str, str]

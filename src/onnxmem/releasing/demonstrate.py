@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
+from typing import Any, ClassVar
 
+from onnxmem.documents import Record
 from onnxmem.measurement import probes
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.probes import Reading
@@ -13,16 +15,17 @@ from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.system import System, read_system
 from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder, climb
-from onnxmem.releasing.release import difference
+from onnxmem.releasing.ladder import Ladder, release_ladder
+from onnxmem.releasing.release import amount
+from onnxmem.result import Result
 from onnxmem.session.isolated.session import IsolatedSession
-from onnxmem.units import format_bytes
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.units import format_percent
+from onnxmem.unknown import Unknown, combine, subtract
 
 
-@dataclass(frozen=True)
-class Isolation:
-    """An isolated session's life, seen from outside: this process, its child, and the whole system."""
+@dataclass(frozen=True, kw_only=True)
+class Isolation(Record):
+    """An isolated session from its start to its end, seen from outside: this process, its child, the whole system."""
 
     here_before: Reading
     here_after: Reading
@@ -31,19 +34,25 @@ class Isolation:
     system_before: System
     system_full: System
     system_after: System
+    """System-wide: other programs are in it, too."""
 
     @property
     def returned_fraction(self) -> float | Unknown:
         """The part of the child's anonymous memory that is back: all, but for what this process itself has kept."""
-        child, kept = self.child.anon, difference(self.here_after.anon, self.here_before.anon)
-        if isinstance(child, Unknown) or isinstance(kept, Unknown):
-            return child if isinstance(child, Unknown) else Unknown("it cannot be read")
-        return 1.0 - max(kept, 0) / child if child else Unknown("the child took no memory")
+        kept = subtract(self.here_after.anon, self.here_before.anon)
+        missing = Unknown("the child took no memory")
+        return combine(lambda child, more: 1.0 - max(more, 0) / child if child else missing, self.child.anon, kept)
+
+    def derived(self) -> Mapping[str, Any]:
+        """The part that is back."""
+        return {"returned_fraction": self.returned_fraction}
 
 
-@dataclass(frozen=True)
-class Demonstration:
-    """The same model, let go of in two ways."""
+@dataclass(frozen=True, kw_only=True)
+class Demonstration(Result):
+    """The same model, released in two ways."""
+
+    SCHEMA: ClassVar[str] = "onnxmem.demonstrate/1"
 
     ladder: Ladder
     """In one process, step by step."""
@@ -53,27 +62,29 @@ class Demonstration:
     @property
     def verdict(self) -> str:
         """Both ways in one sentence."""
-        inside, outside = self.ladder.released_fraction, self.isolation.returned_fraction
-        return (
-            f"In one process {_part(inside)} of the model's memory came back, with a session in a process of its own "
-            f"{_part(outside)}."
-        )
+        inside = f"{_part(self.ladder.released_fraction)} of the {amount(self.ladder.brought)} that the model brought"
+        outside = f"{_part(self.isolation.returned_fraction)} of the {amount(self.isolation.child.anon)} of the child"
+        return f"In one process {inside} came back; with a session in a process of its own, {outside}."
+
+    def derived(self) -> Mapping[str, Any]:
+        """The verdict."""
+        return {"model": self.ladder.model, "verdict": self.verdict}
 
     def __str__(self) -> str:
-        child = self.isolation.child
-        system = difference(self.isolation.system_full.anon, self.isolation.system_after.anon)
+        seen = self.isolation
+        full, after = amount(seen.system_full.anon), amount(seen.system_after.anon)
         return "\n".join(
             (
                 *explain_release(self.ladder),
-                f"An isolated session took {_size(child.rss)} in a process of its own and nothing after close(); "
-                f"all processes of the system together then had {_size(system)} of anonymous memory less.",
+                f"An isolated session took {amount(seen.child.rss)} in a process of its own, nothing after close(); "
+                f"anonymous memory system-wide, other programs included, went from {full} to {after}.",
                 self.verdict,
             )
         )
 
 
 def demonstrate_actual_onnx_memory_release(
-    model: str | Path,
+    model: str | PathLike[str],
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -81,8 +92,8 @@ def demonstrate_actual_onnx_memory_release(
     verbose: bool = False,
 ) -> Demonstration:
     """Load, run and release a model in processes of their own, and say what came back. `verbose` prints it, too."""
-    scenario = Scenario(Path(model), shapes=shapes or {}, dims=dims or {}, runs=runs)
-    result = Demonstration(climb(scenario), _isolated(scenario))
+    ladder = release_ladder(model, shapes=shapes, dims=dims, runs=runs)
+    result = Demonstration(ladder=ladder, isolation=_isolated(ladder.scenario))
     if verbose:
         print(result)  # noqa: T201
     return result
@@ -95,12 +106,15 @@ def _isolated(scenario: Scenario) -> Isolation:
         for _ in range(scenario.runs):
             session.run(None, feeds)
         child, system_full = probes.read(session.pid), read_system()
-    return Isolation(here_before, probes.read(), child, system_before, system_full, read_system())
+    return Isolation(
+        here_before=here_before,
+        here_after=probes.read(),
+        child=child,
+        system_before=system_before,
+        system_full=system_full,
+        system_after=read_system(),
+    )
 
 
 def _part(fraction: float | Unknown) -> str:
-    return "an unknown part" if isinstance(fraction, Unknown) else f"{fraction:.1%}"
-
-
-def _size(value: Bytes) -> str:
-    return "an unknown amount" if isinstance(value, Unknown) else format_bytes(value)
+    return "an unknown part" if isinstance(fraction, Unknown) else format_percent(fraction)

@@ -1,67 +1,78 @@
-"""What gives the memory of a model back? Each way of letting go is tried in turn in a fresh process, and measured."""
+"""What gives the memory of a model back? Each way of releasing it is tried in turn in a fresh process, and measured."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar
 
-from onnxmem.environment import Environment, read_environment
+from onnxmem.documents import Record, inlined, stored
+from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError
 from onnxmem.folders import temporary_folder
-from onnxmem.measurement.feeds import Feeds, make_feeds
+from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measure import phase_progress, with_hint, worker_task
 from onnxmem.measurement.probes import Reading
 from onnxmem.measurement.protocol import INPUTS, LOAD, STEADY_RUNS, Released
-from onnxmem.measurement.scenario import Scenario
+from onnxmem.measurement.scenario import Scenario, Setting
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.smaps import Kind
 from onnxmem.measurement.trial import Phase, Trial, run_trial
 from onnxmem.progress import OnProgress
+from onnxmem.releasing.explanation import explain_release
 from onnxmem.releasing.rungs import EXIT, RUNGS
-from onnxmem.result import Shown
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.result import Result
+from onnxmem.unknown import Bytes, Unknown, add, combine, subtract
 
-BASELINE, LOADED, FULL = INPUTS, LOAD, STEADY_RUNS
+NOTHING = Unknown("the model took no memory that could be measured")
 
 
-@dataclass(frozen=True)
-class Step:
+@dataclass(frozen=True, kw_only=True)
+class Step(Record):
     """One rung: what the process had when it was done, and what it gave back."""
 
     name: str
-    reading: Reading
-    freed: Bytes
+    reading: Reading = inlined()
+    freed: Bytes = stored("freed_bytes")
     """RSS less than after the step before; negative if it grew."""
-    freed_anon: Bytes
-    freed_file: Bytes
+    freed_anon: Bytes = stored("freed_anon_bytes")
+    freed_file: Bytes = stored("freed_file_bytes")
     made_of: tuple[Kind, ...] | Unknown
     seconds: float
 
     @property
     def model_mappings(self) -> int | Unknown:
         """How many mappings of the model's files there are."""
-        files = self._model_files
-        return files if isinstance(files, Unknown) else files.mappings
+        return combine(lambda kinds: _model_files(kinds).mappings, self.made_of)
 
     @property
     def model_mapped(self) -> Bytes:
         """How much of the model's files is resident through them."""
-        files = self._model_files
-        return files if isinstance(files, Unknown) else files.rss - files.anon
+        return combine(lambda kinds: _model_files(kinds).rss - _model_files(kinds).anon, self.made_of)
 
     @property
-    def _model_files(self) -> Kind | Unknown:
-        if isinstance(self.made_of, Unknown):
-            return self.made_of
-        return next(kind for kind in self.made_of if kind.name == "model files")
+    def own(self) -> Bytes:
+        """Memory that a model can bring: anonymous, and mapped from its files. Pages of libraries are not counted: they
+        are the system's cache of a file, shared, and dropped when need be."""
+        return add(self.reading.anon, self.model_mapped)
+
+    def derived(self) -> Mapping[str, Any]:
+        """How the model's files are mapped."""
+        return {"model_mappings": self.model_mappings, "model_mapped_bytes": self.model_mapped}
 
 
-@dataclass(frozen=True)
-class Ladder(Shown):
-    """A model, loaded, run and let go of step by step in one process."""
+@dataclass(frozen=True, kw_only=True)
+class Ladder(Result):
+    """A model, loaded, run and released step by step in one process."""
 
-    scenario: Scenario
+    SCHEMA: ClassVar[str] = "onnxmem.release/1"
+
+    model: str
     file_bytes: int
-    feeds: Feeds
+    scenario: Scenario
+    fed: Fed = inlined()
     before: Step
     """With ONNX Runtime imported and the inputs ready, before the model."""
     loaded: Step
@@ -71,7 +82,6 @@ class Ladder(Shown):
     """The rungs, and last the end of the process."""
     released: Released
     """What the steps met with."""
-    environment: Environment
 
     @property
     def last(self) -> Step:
@@ -79,42 +89,54 @@ class Ladder(Shown):
         return self.steps[-2]
 
     @property
-    def growth(self) -> Bytes:
-        """Resident memory (RSS) that the model brought, touched pages of ONNX Runtime's library included."""
-        return _less(self.full.reading.rss, self.before.reading.rss)
+    def brought(self) -> Bytes:
+        """What the model brought: anonymous memory (weights, packed weights, arenas) and mapped pages of its files."""
+        return subtract(self.full.own, self.before.own)
 
     @property
-    def left(self) -> Bytes:
-        """Of it, what the ladder left, the end of the process aside."""
-        return _less(self.last.reading.rss, self.before.reading.rss)
+    def remaining(self) -> Bytes:
+        """Of it, what is still there after the last rung, before the process ends."""
+        return subtract(self.last.own, self.before.own)
 
     @property
-    def growth_anon(self) -> Bytes:
-        """Anonymous memory that the model brought: weights in the heap, packed weights, arenas."""
-        return _less(self.full.reading.anon, self.before.reading.anon)
-
-    @property
-    def left_anon(self) -> Bytes:
-        """Of it, what the ladder left."""
-        return _less(self.last.reading.anon, self.before.reading.anon)
+    def returned(self) -> Bytes:
+        """Of it, what came back: brought − remaining."""
+        return subtract(self.brought, self.remaining)
 
     @property
     def released_fraction(self) -> float | Unknown:
-        """The part of the model's memory, anonymous and mapped from its files, that came back before the process ended.
+        """returned ÷ brought."""
+        return _part(self.returned, self.brought)
 
-        Pages of libraries are not counted: they are the system's cache of a file, shared, and dropped when need be.
-        """
-        return _fraction(_sum(self.growth_anon, self.full.model_mapped), _sum(self.left_anon, self.last.model_mapped))
+    @property
+    def growth_anon(self) -> Bytes:
+        """The anonymous part of what the model brought."""
+        return subtract(self.full.reading.anon, self.before.reading.anon)
+
+    @property
+    def left_anon(self) -> Bytes:
+        """Of it, what remains."""
+        return subtract(self.last.reading.anon, self.before.reading.anon)
 
     @property
     def released_fraction_anon(self) -> float | Unknown:
-        """The same of anonymous memory alone."""
-        return _fraction(self.growth_anon, self.left_anon)
+        """The part of anonymous memory that came back."""
+        return _part(subtract(self.growth_anon, self.left_anon), self.growth_anon)
 
     @property
-    def released_fraction_rss(self) -> float | Unknown:
-        """The same of all resident memory, libraries included."""
-        return _fraction(self.growth, self.left)
+    def growth(self) -> Bytes:
+        """Growth of resident memory (RSS), touched pages of libraries included."""
+        return subtract(self.full.reading.rss, self.before.reading.rss)
+
+    @property
+    def left(self) -> Bytes:
+        """Of it, what remains."""
+        return subtract(self.last.reading.rss, self.before.reading.rss)
+
+    def freed_by(self, step: Step) -> Bytes:
+        """What a step gave back of what the model brought: all steps but the last add up to `returned`."""
+        place = self.steps.index(step)
+        return subtract(self.steps[place - 1].own if place else self.full.own, step.own)
 
     @property
     def left_by_kind(self) -> dict[str, int]:
@@ -126,9 +148,61 @@ class Ladder(Shown):
         more = {kind.name: kind.rss - had[kind.name] for kind in after}
         return {name: size for name, size in sorted(more.items(), key=lambda item: -item[1]) if size > 0}
 
+    def derived(self) -> Mapping[str, Any]:
+        """What was brought, returned and remains, and the sentences about it."""
+        return {
+            "brought_bytes": self.brought,
+            "returned_bytes": self.returned,
+            "remaining_bytes": self.remaining,
+            "released_fraction": self.released_fraction,
+            "growth_anon_bytes": self.growth_anon,
+            "left_anon_bytes": self.left_anon,
+            "released_fraction_anon": self.released_fraction_anon,
+            "growth_bytes": self.growth,
+            "left_bytes": self.left,
+            "left_by_kind": self.left_by_kind,
+            "explanation": explain_release(self),
+        }
+
+
+def release_ladder(
+    model: str | PathLike[str],
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    inputs: str | PathLike[str] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    mode: str = "stock",
+    runs: int = 3,
+    threads: int | None = None,
+    options: Mapping[str, Setting] | None = None,
+    config: Mapping[str, str] | None = None,
+    timeout: float = 600.0,
+    memory_limit: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Ladder:
+    """Load and run a model in a fresh process, then release it step by step: `release_ladder("model.onnx", runs=3)`."""
+    scenario = Scenario(
+        Path(model),
+        shapes=shapes or {},
+        dims=dims or {},
+        inputs=None if inputs is None else Path(inputs),
+        ranges=ranges or {},
+        seed=seed,
+        mode=mode,
+        runs=runs,
+        threads=threads,
+        options=options or {},
+        config=config or {},
+        timeout=timeout,
+        memory_limit=memory_limit,
+    )
+    return climb(scenario, on_progress=on_progress)
+
 
 def climb(scenario: Scenario, *, on_progress: OnProgress | None = None) -> Ladder:
-    """Load and run the model in a fresh process, then let go of it rung by rung."""
+    """The same for a scenario that is made already."""
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
     with temporary_folder() as folder:
@@ -143,43 +217,46 @@ def climb(scenario: Scenario, *, on_progress: OnProgress | None = None) -> Ladde
     if not trial.verdict.ok or trial.released is None:
         verdict = with_hint(trial, feeds.described()).verdict
         raise ModelError(f"the process that held the model did not get to the end: {verdict}", hint=verdict.hint)
-    before, loaded, full, *rungs = _steps(trial, (BASELINE, LOADED, FULL, *RUNGS, EXIT))
-    environment = read_environment(trial.onnxruntime)
-    return Ladder(scenario, signature.file_size, feeds, before, loaded, full, tuple(rungs), trial.released, environment)
+    before, loaded, full, *rungs = _steps(trial, (INPUTS, LOAD, STEADY_RUNS, *RUNGS, EXIT))
+    return Ladder(
+        model=scenario.model.name,
+        file_bytes=signature.file_size,
+        scenario=scenario,
+        fed=feeds.described(),
+        before=before,
+        loaded=loaded,
+        full=full,
+        steps=tuple(rungs),
+        released=trial.released,
+        environment=read_environment(trial.onnxruntime),
+    )
 
 
 def _steps(trial: Trial, names: tuple[str, ...]) -> list[Step]:
-    found: list[Step] = []
+    steps: list[Step] = []
     for name in names:
         phase = trial.phase(name)
         assert phase is not None  # the verdict is ok
-        found.append(_step(phase, found[-1].reading if found else phase.reading))
-    return found
+        steps.append(_step(phase, steps[-1].reading if steps else phase.reading))
+    return steps
 
 
 def _step(phase: Phase, before: Reading) -> Step:
     now = phase.reading
-    freed, anon, file = _less(before.rss, now.rss), _less(before.anon, now.anon), _less(before.file, now.file)
-    return Step(phase.name, now, freed, anon, file, phase.made_of, phase.seconds)
+    return Step(
+        name=phase.name,
+        reading=now,
+        freed=subtract(before.rss, now.rss),
+        freed_anon=subtract(before.anon, now.anon),
+        freed_file=subtract(before.file, now.file),
+        made_of=phase.made_of,
+        seconds=phase.seconds,
+    )
 
 
-def _less(one: Bytes, other: Bytes) -> Bytes:
-    if isinstance(one, Unknown):
-        return one
-    return other if isinstance(other, Unknown) else one - other
+def _model_files(kinds: tuple[Kind, ...]) -> Kind:
+    return next(kind for kind in kinds if kind.name == "model files")
 
 
-def _sum(one: Bytes, other: Bytes) -> Bytes:
-    if isinstance(one, Unknown):
-        return one
-    return other if isinstance(other, Unknown) else one + other
-
-
-def _fraction(growth: Bytes, left: Bytes) -> float | Unknown:
-    if isinstance(growth, Unknown):
-        return growth
-    if isinstance(left, Unknown):
-        return left
-    if growth <= 0:
-        return Unknown("the model took no memory that could be measured")
-    return 1.0 - left / growth
+def _part(returned: Bytes, brought: Bytes) -> float | Unknown:
+    return combine(lambda part, whole: part / whole if whole > 0 else NOTHING, returned, brought)

@@ -14,53 +14,140 @@ import gc
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from onnxmem.documents import Record, stored
 from onnxmem.units import format_bytes
 
 _MOST = 20
 _DEEPEST = 4
 
 
-@dataclass(frozen=True)
-class LiveOutput:
-    """An array or OrtValue over memory of ONNX Runtime, of this session or of another one."""
+@dataclass(frozen=True, kw_only=True)
+class LiveOutput(Record):
+    """An array or OrtValue over memory of ONNX Runtime."""
 
     where: str
     """Which variable or container refers to it."""
-    size: int
+    size: int = stored("bytes")
     """Bytes it shows; it may keep many more."""
+    kind: TensorKind
+    """What the output was, of which it may be a part."""
 
     def __str__(self) -> str:
         return f"{self.where} ({format_bytes(self.size)})"
 
 
+class TensorKind(NamedTuple):
+    """A type and a shape; dimensions that are no numbers fit any."""
+
+    dtype: str
+    shape: tuple[int | str | None, ...] = ()
+
+    def fits(self, declared: TensorKind) -> bool:
+        """Whether an output of this kind may be one that was declared so."""
+        return (
+            self.dtype == declared.dtype
+            and len(self.shape) == len(declared.shape)
+            and all(a == b for a, b in zip(self.shape, declared.shape, strict=True) if isinstance(b, int))
+        )
+
+
+class Outputs:
+    """Which of the live outputs are a session's? Made before it is closed, as it cannot be asked afterwards.
+
+    An output does not know its session. It is this one's if it looks like one of its outputs, like none of any other
+    session that is there, and was not found when another one was released: all others are nobody's.
+    """
+
+    _before: ClassVar[list[weakref.ref[Any]]] = []
+    """Outputs of sessions that were released before."""
+
+    def __init__(self, session: Any) -> None:
+        self._own = _declared(session)
+        self._others = [kind for other in _sessions() if other is not session for kind in _declared(other)]
+
+    def alive(self) -> tuple[LiveOutput, ...]:
+        """Those of the session that are still referred to, as far as they can be told; the largest first."""
+        Outputs._before = [root for root in Outputs._before if root() is not None]
+        own = [
+            each
+            for each in _find()
+            if not any(each.root is root for root in Outputs._before)  # equal are arrays with equal numbers
+            and any(map(each.output.kind.fits, self._own))
+            and not any(map(each.output.kind.fits, self._others))
+        ]
+        Outputs._before += [each.root for each in own]
+        return _largest(own)
+
+
 def live_outputs() -> tuple[LiveOutput, ...]:
-    """The outputs that are still referred to, as far as they can be found; the largest first."""
-    found: dict[int, LiveOutput] = {}
+    """All outputs that are still referred to, of whatever session, as far as they can be found; the largest first."""
+    return _largest(_find())
+
+
+class _Found(NamedTuple):
+    output: LiveOutput
+    root: weakref.ref[Any]
+    """The array or OrtValue that ONNX Runtime gave, of which others may be views."""
+
+
+def _largest(found: Iterable[_Found]) -> tuple[LiveOutput, ...]:
+    return tuple(sorted((each.output for each in found), key=lambda output: -output.size)[:_MOST])
+
+
+def _find() -> list[_Found]:
+    found: dict[int, _Found] = {}
     for container, value in _values():
         _note(found, value, f"a {type(container).__name__}")
     if found:
         # Only now, because it takes longer: what are they called?
-        named: dict[int, LiveOutput] = {}
+        named: dict[int, _Found] = {}
         seen: set[int] = set()
         for name, place, thing in _variables():
             for path, value in _below(thing, name, seen, _DEEPEST):
                 _note(named, value, f"{path} {place}")
         found |= named
-    return tuple(sorted(found.values(), key=lambda output: -output.size)[:_MOST])
+    return list(found.values())
 
 
-def _note(found: dict[int, LiveOutput], value: Any, where: str) -> None:
-    owner, size = _runtime_memory(value)
+def _note(found: dict[int, _Found], value: Any, where: str) -> None:
+    owner, size, kind, root = _runtime_memory(value)
     # Several arrays may be views of one output: the widest speaks for all.
-    if owner and (owner not in found or found[owner].size < size):
-        found[owner] = LiveOutput(where, size)
+    if owner and (owner not in found or found[owner].output.size < size):
+        found[owner] = _Found(LiveOutput(where=where, size=size, kind=kind), weakref.ref(root))
+
+
+def _sessions() -> list[Any]:
+    """The sessions that are open in this process."""
+    runtime = sys.modules.get("onnxruntime")
+    if runtime is None:
+        return []
+    every = (thing for thing in gc.get_objects() if issubclass(type(thing), runtime.InferenceSession))
+    return [session for session in every if vars(session).get("_sess") is not None]
+
+
+def _declared(session: Any) -> list[TensorKind]:
+    """What its outputs are, as the model declares them; nothing of it refers to the session."""
+    try:
+        declared = vars(session).get("_outputs_meta") or ()
+    except TypeError:
+        return []
+    return [
+        TensorKind(_kind_of(value.type), tuple(value.shape)) for value in declared if value.type.startswith("tensor(")
+    ]
+
+
+def _kind_of(text: str) -> str:
+    """The type of `tensor(float)`, as NumPy calls it."""
+    name = text.removeprefix("tensor(").removesuffix(")")
+    return {"float": "float32", "double": "float64", "string": "object"}.get(name, name)
 
 
 def holders(session: Any) -> tuple[str, ...]:
@@ -158,22 +245,25 @@ def _may_hold_memory(thing: Any) -> bool:
     return issubclass(kind, np.ndarray) or (kind.__name__ == "OrtValue" and kind.__module__.startswith("onnxruntime"))
 
 
-def _runtime_memory(value: Any) -> tuple[int, int]:
-    """The owner (0: not ONNX Runtime) and the size of an array's or OrtValue's memory."""
+def _runtime_memory(value: Any) -> tuple[int, int, TensorKind, Any]:
+    """The owner (0: not ONNX Runtime), the size and the kind of an array's or OrtValue's memory, and what it is of."""
+    nothing = 0, 0, TensorKind(""), None
     if not isinstance(value, np.ndarray):
         try:
             # One over memory of the caller's holds nothing of ONNX Runtime's.
-            mine = getattr(value, "_numpy_obj", None) is not None
-            return (0, 0) if mine else (value.data_ptr(), value.tensor_size_in_bytes())
+            if getattr(value, "_numpy_obj", None) is not None:
+                return nothing
+            kind = TensorKind(_kind_of(value.data_type()), tuple(value.shape()))
+            return value.data_ptr(), value.tensor_size_in_bytes(), kind, value
         except Exception:  # not a tensor
-            return 0, 0
-    base = value.base
-    while isinstance(base, np.ndarray):
-        base = base.base
+            return nothing
+    whole = value
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
     # ONNX Runtime's owner is a capsule without a name.
-    if type(base).__name__ != "PyCapsule" or _capsule_name(ctypes.py_object(base)) is not None:
-        return 0, 0
-    return id(base), value.nbytes
+    if type(whole.base).__name__ != "PyCapsule" or _capsule_name(ctypes.py_object(whole.base)) is not None:
+        return nothing
+    return id(whole.base), value.nbytes, TensorKind(whole.dtype.name, whole.shape), whole
 
 
 _capsule_name = ctypes.pythonapi.PyCapsule_GetName

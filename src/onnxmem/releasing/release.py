@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from onnxmem.documents import Record
 from onnxmem.measurement import probes
 from onnxmem.measurement.probes import Reading
 from onnxmem.releasing.close import close, is_released
-from onnxmem.releasing.live_outputs import LiveOutput, live_outputs
+from onnxmem.releasing.live_outputs import LiveOutput, Outputs
 from onnxmem.session.trim import trim
 from onnxmem.units import format_bytes
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.unknown import Bytes, Unknown, subtract
 
 
-@dataclass(frozen=True)
-class Released:
+@dataclass(frozen=True, kw_only=True)
+class Released(Record):
     """What releasing a session gave back, in bytes, and what stands in the way of more."""
 
     before: Reading
@@ -27,31 +29,39 @@ class Released:
     held_by: tuple[str, ...]
     """What keeps the native session alive in spite of all; empty when it was destroyed."""
     live_outputs: tuple[LiveOutput, ...]
-    """Outputs that are still referred to: each keeps the whole arena it lies in."""
+    """Its outputs that are still referred to: each keeps the whole arena it lies in."""
 
     @property
     def freed(self) -> Bytes:
         """Resident memory (RSS) given back."""
-        return difference(self.before.rss, self.after.rss)
+        return subtract(self.before.rss, self.after.rss)
 
     @property
     def freed_anon(self) -> Bytes:
         """Of it anonymous: heap and arenas."""
-        return difference(self.before.anon, self.after.anon)
+        return subtract(self.before.anon, self.after.anon)
 
     @property
     def freed_file(self) -> Bytes:
         """Of it file-backed: mapped weights."""
-        return difference(self.before.file, self.after.file)
+        return subtract(self.before.file, self.after.file)
+
+    def derived(self) -> Mapping[str, Any]:
+        """What was freed."""
+        return {
+            "freed_bytes": self.freed,
+            "freed_anon_bytes": self.freed_anon,
+            "freed_file_bytes": self.freed_file,
+            "text": str(self),
+        }
 
     def __str__(self) -> str:
         if self.already:
             return "the session had been released before"
         if self.held_by:
             return f"the session is still alive: it is held by {', '.join(self.held_by)}"
-        freed = "an unknown amount" if isinstance(self.freed, Unknown) else format_bytes(self.freed)
         kept = f"; still alive: {', '.join(map(str, self.live_outputs))}" if self.live_outputs else ""
-        return f"released {freed} of resident memory{kept}"
+        return f"released {amount(self.freed)} of resident memory{kept}"
 
 
 def release(session: Any) -> Released:
@@ -61,15 +71,20 @@ def release(session: Any) -> Released:
     may hold it; using it raises `SessionClosed`. Releasing it again is harmless.
     """
     before = probes.read()
-    already = is_released(session)
+    already, outputs = is_released(session), Outputs(session)
     held_by = () if already else close(session)
     trimmed = trim()
     after = probes.read()
-    return Released(before, after, already, trimmed, held_by, () if already else live_outputs())
+    return Released(
+        before=before,
+        after=after,
+        already=already,
+        trimmed=trimmed,
+        held_by=held_by,
+        live_outputs=() if already else outputs.alive(),
+    )
 
 
-def difference(before: Bytes, after: Bytes) -> Bytes:
-    """How much less it is now."""
-    if isinstance(before, Unknown):
-        return before
-    return after if isinstance(after, Unknown) else before - after
+def amount(value: Bytes) -> str:
+    """A size in a sentence."""
+    return "an unknown amount" if isinstance(value, Unknown) else format_bytes(value)

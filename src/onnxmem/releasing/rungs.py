@@ -1,4 +1,4 @@
-"""The ladder of letting go, from a deleted name to a process that has ended. Names only: the measured process reads it.
+"""The steps of releasing, from a deleted name to a process that has ended. Names only: the measured process reads it.
 
 It covers what is commonly tried. Two of the usual steps do not exist as such: sessions have no `clear_cache()`, and
 what comes nearest is a run that shrinks the arena; and mapped weights need no process to end, they go with the session.

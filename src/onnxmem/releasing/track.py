@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+from onnxmem.documents import Record
 from onnxmem.errors import ModelError, OnnxmemError
 from onnxmem.measurement import probes
 from onnxmem.measurement.feeds import make_feeds
@@ -15,30 +17,51 @@ from onnxmem.measurement.probes import Reading
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.system import System, read_system
-from onnxmem.releasing.release import Released, difference, release
-from onnxmem.session.isolated.worker import said
-from onnxmem.units import format_bytes
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.releasing.release import Released, amount, release
+from onnxmem.result import Result
+from onnxmem.session.isolated.worker import error_text
+from onnxmem.units import format_percent, format_times
+from onnxmem.unknown import Bytes, Unknown, combine, subtract
 
 # Below this, something that could be found and named keeps memory; above, what is missing is the runtime's own.
 _GOOD = 0.98
 
 
-@dataclass(frozen=True)
-class Tracking:
-    """What releasing one session did to this process and to the system."""
+class Declared(NamedTuple):
+    """An input or output of a session, as the model declares it."""
+
+    type: str
+    shape: tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFacts(Record):
+    """What a session tells about itself before it is released."""
+
+    model: str
+    graph: str = ""
+    producer: str = ""
+    providers: tuple[str, ...] = ()
+    inputs: Mapping[str, Declared] = field(default_factory=dict)
+    outputs: Mapping[str, Declared] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracking(Result):
+    """What releasing one session did to this process."""
+
+    SCHEMA: ClassVar[str] = "onnxmem.track/1"
 
     file_bytes: Bytes
     """The model's files, external weights included."""
-    session: Mapping[str, Any]
-    """Providers, inputs, outputs and names, as the session told before it was released."""
+    session: SessionFacts
     before_load: Reading | None
     """Before the model was loaded; None if that was the caller's doing."""
     released: Released
     system_before: System
     """The whole system just before releasing …"""
     system_after: System
-    """… and just after."""
+    """… and just after. Other programs are in both: what changes is theirs as much as ours."""
     seconds: float
 
     @property
@@ -49,27 +72,20 @@ class Tracking:
     @property
     def freed_by_file_size(self) -> float | Unknown:
         """Freed ÷ file size. No measure of success: packed weights and arenas make it more than 1, mapping less."""
-        if isinstance(self.freed, Unknown):
-            return self.freed
-        if isinstance(self.file_bytes, Unknown):
-            return self.file_bytes
-        return self.freed / self.file_bytes if self.file_bytes else Unknown("the file is empty")
+        return combine(lambda a, b: a / b if b else Unknown("the file is empty"), self.freed, self.file_bytes)
 
     @property
-    def system_freed(self) -> Bytes:
-        """How much less anonymous memory all processes together have."""
-        return difference(self.system_before.anon, self.system_after.anon)
+    def brought(self) -> Bytes:
+        """The anonymous memory of this process that loading and running took."""
+        if self.before_load is None:
+            return Unknown("the model was loaded before the tracking began")
+        return subtract(self.released.before.anon, self.before_load.anon)
 
     @property
     def returned_fraction(self) -> float | Unknown:
-        """The part of the anonymous memory that loading and running took, and that is back."""
-        if self.before_load is None:
-            return Unknown("the model was loaded before the tracking began")
-        growth = difference(self.released.before.anon, self.before_load.anon)
-        left = difference(self.released.after.anon, self.before_load.anon)
-        if isinstance(growth, Unknown) or isinstance(left, Unknown):
-            return growth if isinstance(growth, Unknown) else Unknown("it cannot be read")
-        return 1.0 - left / growth if growth > 0 else Unknown("the model took no memory that could be measured")
+        """The part of it that is back."""
+        missing = Unknown("the model took no memory that could be measured")
+        return combine(lambda back, all_: back / all_ if all_ > 0 else missing, self.released.freed_anon, self.brought)
 
     @property
     def verdict(self) -> str:
@@ -83,25 +99,40 @@ class Tracking:
         if isinstance(done.trimmed, Unknown):
             return f"The session is destroyed, but the allocator may keep what it freed: {done.trimmed.reason}."
         if isinstance(fraction, Unknown):
-            why = f"which part of its memory that is cannot be told, because {fraction.reason}"
-            return f"Released: the session is destroyed and the allocator trimmed; {why}."
+            return (
+                "Released: the session is destroyed and the allocator trimmed; which part of its memory came back "
+                f"cannot be told, because {fraction.reason}."
+            )
+        of = f"of the {amount(self.brought)} of anonymous memory that the model brought"
+        back = f"{format_percent(fraction)} {of} came back"
         if fraction >= _GOOD:
-            return f"Released: {fraction:.1%} of the anonymous memory that the model took is back."
+            return f"Released: {back}."
         return (
-            f"Released in part: {fraction:.1%} of the anonymous memory that the model took is back; the rest is small \
-change of the runtime's, or memory that this process took meanwhile."
+            f"Released in part: {back}; the rest is small change of the runtime's, or memory that this process took "
+            "meanwhile."
         )
 
+    def derived(self) -> Mapping[str, Any]:
+        """What was freed, and the verdict."""
+        return {
+            "freed_bytes": self.freed,
+            "freed_by_file_size": self.freed_by_file_size,
+            "brought_bytes": self.brought,
+            "returned_fraction": self.returned_fraction,
+            "verdict": self.verdict,
+        }
+
     def __str__(self) -> str:
-        ratio = self.freed_by_file_size
-        by_file = "" if isinstance(ratio, Unknown) else f" ({ratio:.2f} × the file's {_size(self.file_bytes)})"
-        of = f"anonymous {_size(self.released.freed_anon)}, file-backed {_size(self.released.freed_file)}"
+        ratio, done = self.freed_by_file_size, self.released
+        by_file = "" if isinstance(ratio, Unknown) else f" ({format_times(ratio)} the file's {amount(self.file_bytes)})"
+        of = f"anonymous {amount(done.freed_anon)}, file-backed {amount(done.freed_file)}"
+        before, after = amount(self.system_before.anon), amount(self.system_after.anon)
         return "\n".join(
             (
-                f"{self.session['model']}: {', '.join(self.session['providers'])}",
-                f"RSS {_size(self.released.before.rss)} → {_size(self.released.after.rss)}",
-                f"freed {_size(self.freed)}: {of}{by_file}",
-                f"all processes of the system together: {_size(self.system_freed)} of anonymous memory less",
+                f"{self.session.model}: {', '.join(self.session.providers)}",
+                f"RSS of this process: {amount(done.before.rss)} → {amount(done.after.rss)}",
+                f"freed by this process: {amount(self.freed)}{by_file}; {of}",
+                f"anonymous memory system-wide, other programs included: {before} → {after}",
                 self.verdict,
             )
         )
@@ -119,18 +150,24 @@ def track_onnx_runtime_memory_release(
 
     With a path, it is known what the model took, and so which part of it is back. `verbose` prints the result, too.
     """
-    before_load = None
-    if isinstance(model, str | Path):
+    before_load, session = None, model
+    if isinstance(model, str | PathLike):
         scenario = Scenario(Path(model), shapes=shapes or {}, dims=dims or {}, runs=runs)
         feeds = make_feeds(read_signature(scenario.model), scenario)
         before_load, session = _load_and_run(scenario, feeds.arrays)
-    else:
-        session = model
-    details, file_bytes = _details(session), _file_bytes(session)
+    facts, file_bytes = _facts(session), _file_bytes(session)
     began, system_before = time.monotonic(), read_system()
     released = release(session)
     seconds, system_after = time.monotonic() - began, read_system()
-    result = Tracking(file_bytes, details, before_load, released, system_before, system_after, seconds)
+    result = Tracking(
+        file_bytes=file_bytes,
+        session=facts,
+        before_load=before_load,
+        released=released,
+        system_before=system_before,
+        system_after=system_after,
+        seconds=seconds,
+    )
     if verbose:
         print(result)  # noqa: T201
     return result
@@ -145,25 +182,25 @@ def _load_and_run(scenario: Scenario, feeds: Mapping[str, Any]) -> tuple[Reading
         for _ in range(scenario.runs):
             session.run(None, dict(feeds))
     except Exception as error:  # onnxruntime raises a dozen classes of its own
-        raise ModelError(f"ONNX Runtime cannot run '{scenario.model.name}': {said(error)}") from error
+        raise ModelError(f"ONNX Runtime cannot run '{scenario.model.name}': {error_text(error)}") from error
     return before, session
 
 
-def _details(session: Any) -> dict[str, Any]:
+def _facts(session: Any) -> SessionFacts:
     """What the session tells about itself; nothing of it refers to the session."""
     path = getattr(session, "_model_path", None)
     try:
         meta = session.get_modelmeta()
-        return {
-            "model": Path(path).name if path else meta.graph_name or "a model in memory",
-            "graph": meta.graph_name,
-            "producer": meta.producer_name,
-            "providers": list(session.get_providers()),
-            "inputs": {value.name: (value.type, list(value.shape)) for value in session.get_inputs()},
-            "outputs": {value.name: (value.type, list(value.shape)) for value in session.get_outputs()},
-        }
+        return SessionFacts(
+            model=Path(path).name if path else meta.graph_name or "a model in memory",
+            graph=meta.graph_name,
+            producer=meta.producer_name,
+            providers=tuple(session.get_providers()),
+            inputs={value.name: Declared(value.type, tuple(value.shape)) for value in session.get_inputs()},
+            outputs={value.name: Declared(value.type, tuple(value.shape)) for value in session.get_outputs()},
+        )
     except (OnnxmemError, AttributeError):  # released before, or not a session: release() will say
-        return {"model": Path(path).name if path else type(session).__name__, "providers": []}
+        return SessionFacts(model=Path(path).name if path else type(session).__name__)
 
 
 def _file_bytes(session: Any) -> Bytes:
@@ -175,7 +212,3 @@ def _file_bytes(session: Any) -> Bytes:
         return read_signature(Path(path)).file_size if path else Unknown("the session does not tell its file")
     except OnnxmemError as error:
         return Unknown(str(error))
-
-
-def _size(value: Bytes) -> str:
-    return "an unknown amount" if isinstance(value, Unknown) else format_bytes(value)

@@ -6,16 +6,15 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.estimation.planning import Planning
 from onnxmem.placement.plan import Plan
-from onnxmem.releasing.ladder import Ladder
 from onnxmem.report.cells import words
 from onnxmem.report.charts.timeline import SCALE
-from onnxmem.report.release import release_document
 from onnxmem.report.render.to_json import SCHEMA
 from onnxmem.report.report import Chart, Document, Report, Section
 from onnxmem.report.sections import section
@@ -36,6 +35,14 @@ def make_report(results: Iterable[Any], title: str = "") -> Report:
     if compared is not None:
         sections.insert(0, compared)
     return Report(words(title, 120) or _title(documents), tuple(sections))
+
+
+def brief(report: Report) -> Report:
+    """The first section whole; of the others only the answer, and the map of memory."""
+    first, *others = report.sections
+    maps = [tuple(chart for chart in each.charts if chart.kind == "memory map") for each in others]
+    short = [Section(each.heading, each.summary, charts=drawn) for each, drawn in zip(others, maps, strict=True)]
+    return Report(report.title, (first, *short))
 
 
 def _on_one_scale(sections: list[Section]) -> list[Section]:
@@ -61,19 +68,17 @@ def document_of(result: Any) -> Document:
         return result
     if isinstance(result, Plan):
         return Planning.of(result).document()
-    if isinstance(result, Ladder):
-        return release_document(result)
     if callable(getattr(result, "document", None)):
         document: Document = result.document()
         return document
     raise UsageError(f"there is no report on a {type(result).__name__}")
 
 
-def read_report(paths: Iterable[Path], title: str = "") -> Report:
+def read_report(paths: Iterable[str | PathLike[str]], title: str = "") -> Report:
     """One report of saved results: files that verbs wrote with `--json`, or reports saved as JSON; `-` is stdin."""
     documents: list[Document] = []
     for path in paths:
-        for document in _read(path):
+        for document in _read(Path(path)):
             try:
                 section(document)
             except OnnxmemError as error:

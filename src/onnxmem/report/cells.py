@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxmem.report.charts.layout import printable, shorten, shorten_path
 from onnxmem.report.report import NOT_KNOWN, Cell
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_percent, format_seconds, format_times
 
 _NAME = 60
 UNKNOWN = "?"
@@ -38,7 +38,7 @@ def percent(document: Document, key: str) -> Cell:
 
 def times(document: Document, key: str) -> Cell:
     """So many times something else."""
-    return _number(document, key, "fraction", lambda value: f"{value:.2f} ×")
+    return _number(document, key, "fraction", format_times)
 
 
 def name(text: object, room: int = _NAME) -> Cell:
@@ -49,11 +49,6 @@ def name(text: object, room: int = _NAME) -> Cell:
 def words(text: object, room: int = 300) -> str:
     """Text of a document, without what could break a line or the reading direction."""
     return shorten(printable(str(text)), room)
-
-
-def yes_no(value: object, yes: str = "yes", no: str = "no") -> Cell:
-    """A verdict."""
-    return Cell(UNKNOWN if value is None else yes if value else no)
 
 
 def shape(dims: Sequence[object] | None) -> str:
@@ -73,6 +68,17 @@ def number(document: Document, key: str) -> int | float | None:
     return value
 
 
+def sentence(text: object, room: int = 300) -> str:
+    """Text of a document as a sentence: a capital, and a full stop."""
+    said = words(text, room).rstrip(".")
+    return f"{said[:1].upper()}{said[1:]}."
+
+
+def listed(parts: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(parts[:-1]), *parts[-1:]] if len(parts) > 1 else parts)
+
+
 def known(document: Document, key: str, otherwise: str = "an unknown amount") -> str:
     """So many bytes, within a sentence."""
     value = number(document, key)
@@ -81,20 +87,9 @@ def known(document: Document, key: str, otherwise: str = "an unknown amount") ->
 
 def reasons(document: Document, *keys: str) -> dict[str, None]:
     """Why figures of a document (these, or all) are missing, each reason once."""
-    found = (document.get("unknown") or {}).items()
+    unknown = document.get("unknown")
+    found = unknown.items() if isinstance(unknown, Mapping) else ()
     return {words(reason): None for key, reason in found if not keys or key in keys}
-
-
-def format_seconds(value: float) -> str:
-    """A duration as people read it: "40 µs", "85.3 ms", "2.41 s"."""
-    if abs(value) < 0.0995e-3:
-        return f"{value * 1e6:.0f} µs"
-    return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
-
-
-def format_percent(value: float) -> str:
-    """0.123 as "12.3 %"; what rounds to nothing but is not nothing says so."""
-    return "< 0.1 %" if 0 < value < 0.0005 else f"{value * 100:.1f} %"
 
 
 def _number(document: Document, key: str, unit: str, formatted: Any) -> Cell:

@@ -112,6 +112,9 @@ class Report:
         """The results it was built from, in order."""
         return tuple(section.source for section in self.sections if section.source is not None)
 
+    def __repr__(self) -> str:
+        return f"<Report {self.title!r}: {', '.join(section.heading for section in self.sections)[:100]}>"
+
     def _repr_html_(self) -> str | None:
         from onnxmem.report.render.notebook import fragment  # noqa: PLC0415
 

@@ -10,24 +10,28 @@ from onnxmem.errors import UsageError
 from onnxmem.session import modes
 
 
-def apply(
-    options: Any,
-    settings: Mapping[str, modes.Setting],
-    config: Mapping[str, str],
-) -> None:
+def apply(options: Any, settings: Mapping[str, modes.Setting], config: Mapping[str, str]) -> None:
     """Set attributes (enumerations by the name of the value) and configuration entries."""
-    for name, value in settings.items():
-        try:
-            current = getattr(options, name)
-            enumeration = isinstance(value, str) and not isinstance(current, str)
-            setattr(options, name, getattr(type(current), str(value)) if enumeration else value)
-        except (AttributeError, TypeError) as error:
-            known = ", ".join(n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n)))
-            raise UsageError(f"SessionOptions does not take {name}={value}", hint=f"it has: {known}") from error
+    set_attributes(options, settings, "session")
     there = entries(options, config)
     for name, value in config.items():
         if there.get(name) != value:  # saying it twice is logged as a warning
             options.add_session_config_entry(name, value)
+
+
+def set_attributes(target: Any, settings: Mapping[str, Any], kind: str) -> None:
+    """Set attributes of session or run options, enumerations by the name of the value; `kind` is for the errors."""
+    known = [name for name in dir(type(target)) if isinstance(getattr(type(target), name), property)]
+    for name, value in settings.items():
+        if name not in known:
+            raise UsageError(f"there is no {kind} option '{name}'", hint=f"known: {', '.join(known)}")
+        members = getattr(type(getattr(target, name)), "__members__", {})
+        if members and isinstance(value, str) and value not in members:
+            raise UsageError(f"'{name}' cannot be '{value}'", hint=f"known: {', '.join(members)}")
+        try:
+            setattr(target, name, members[value] if members and isinstance(value, str) else value)
+        except TypeError as error:
+            raise UsageError(f"{kind} option '{name}' cannot be {value!r}") from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
 
-    The others are for plans, and explained where they are checked: `onnxmem.PlanningOptions`.
+    `planning` says how runs are planned; its fields may be given as keywords of their own instead, and are explained
+    there: `onnxmem.PlanningOptions`.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         mode: str | None = None,
         settings: Mapping[str, Setting] | None = None,
         config: Mapping[str, str] | None = None,
+        planning: PlanningOptions | None = None,
         arena: Arena | None = None,
         plans: Iterable[Mapping[str, Any]] | None = None,
         max_plans: int | None = None,
@@ -83,9 +86,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._config = {**(manifest.config if manifest else {}), **self._mode.config, **(config or {})}
         check_version(self._mode, onnxruntime.__version__)
         self._to_be_planned = _is_planned(mode)
-        if plans is None and self.package and self._to_be_planned:
-            plans = self.package.plans()
-        self._planning = PlanningOptions(
+        keywords = PlanningOptions(
             arena=arena,
             plans=plans,
             max_plans=max_plans,
@@ -94,11 +95,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             huge_pages=huge_pages,
             debug=debug,
         )
+        if planning is not None and keywords.given:
+            raise UsageError(f"{keywords.given[0]}= stands beside planning=", hint="put it into the PlanningOptions")
+        self._planning = planning or keywords
         self._planner: Planner | None = None
         self._unplanned = "" if self._to_be_planned else f"mode '{mode}' does not plan"
         if self._planning.given and not self._to_be_planned:
             raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
         if self.package:
+            if self._to_be_planned and self._planning.plans is None:
+                self._planning = replace(self._planning, plans=self.package.plans())
             self.package.check_here(onnxruntime.__version__)
             providers = _only_cpu(providers, self.package)
             path_or_bytes = self.package.model

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxmem.measurement import probes, smaps
+from onnxmem.measurement.feeds import Fed
+from onnxmem.measurement.measure import with_hint
 from onnxmem.measurement.probes import Reading
 from onnxmem.measurement.protocol import INPUTS, LOAD, RELEASE, STEADY_RUNS, Task
 from onnxmem.measurement.trial import Phase, Trial, run_trial
@@ -67,8 +69,8 @@ class _Member:
 class Gathering:
     """Workers that are alive at the same time: a task for each, and the files its model is in."""
 
-    def __init__(self, tasks: Sequence[tuple[Task, tuple[Path, ...]]], timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, tasks: Sequence[tuple[Task, tuple[Path, ...]]], fed: Fed, timeout: float) -> None:
+        self._fed, self._timeout = fed, timeout
         self._turns, self._go = _Turns(), threading.Event()
         self._abandoned = False
         self._members = [_Member(task, files) for task, files in tasks]
@@ -144,7 +146,9 @@ class Gathering:
     def _result(self, number: int, member: _Member) -> Worker | str:
         assert member.trial is not None
         if not member.trial.verdict.ok or member.pid not in self._seen:
-            return f"worker {number} of {len(self._members)}: {member.trial.verdict}"
+            verdict = with_hint(member.trial, self._fed).verdict
+            hint = f" ({verdict.hint})" if verdict.hint else ""
+            return f"worker {number} of {len(self._members)}: {verdict}{hint}"
         load = member.trial.phase(LOAD)
         assert load is not None
         reading, files = self._seen[member.pid]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from onnxmem.documents import Record
 from onnxmem.session.modes import find_mode
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_percent
 
 # Totals that are this close are the same: then the mode that always has the baseline's outputs is the better one.
 _CLOSE = 1.02
@@ -72,7 +72,7 @@ def _takes(choice: Choice, before: Choice | None) -> str:
     if before is None or before.total_pss <= choice.total_pss:
         return takes
     saved = before.total_pss - choice.total_pss
-    return f"{takes}, {format_bytes(saved)} ({saved / before.total_pss:.1%}) less than {before.mode}"
+    return f"{takes}, {format_bytes(saved)} ({format_percent(saved / before.total_pss)}) less than {before.mode}"
 
 
 def _made(choice: Choice, text: str) -> Recommendation:

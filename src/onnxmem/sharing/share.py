@@ -11,7 +11,7 @@ from pathlib import Path
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
-from onnxmem.measurement.feeds import make_feeds
+from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measure import worker_task
 from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.scenario import Scenario
@@ -97,7 +97,7 @@ def share(
     with temporary_folder() as folder:
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
-        lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, saved, scenario, say)
+        lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, feeds.described(), saved, scenario, say)
         colds = {mode.name: lab.cold(mode, wanted=cold) for mode in chosen}
         groups = [Group(mode=mode.name, count=n, cold=colds[mode.name]) for n in counts for mode in chosen]
         for number in range(iterations):
@@ -171,9 +171,14 @@ class _Lab:
     """What is measured, one question each."""
 
     def __init__(
-        self, files: Mapping[str, _Files], feeds: SavedFeeds, scenario: Scenario, say: Callable[[str], None]
+        self,
+        files: Mapping[str, _Files],
+        fed: Fed,
+        feeds: SavedFeeds,
+        scenario: Scenario,
+        say: Callable[[str], None],
     ) -> None:
-        self._files, self._feeds, self._scenario, self._say = files, feeds, scenario, say
+        self._files, self._fed, self._feeds, self._scenario, self._say = files, fed, feeds, scenario, say
 
     def cold(self, mode: Mode, *, wanted: bool) -> Cold:
         """How long do loading and the first run take if the files have to come from the disk?"""
@@ -183,7 +188,7 @@ class _Lab:
         kept = drop(self._files[mode.name].files)
         if kept:
             return Cold(load_seconds=kept, first_run=kept)
-        result = Gathering([self._task(mode)], self._scenario.timeout).run()[0]
+        result = Gathering([self._task(mode)], self._fed, self._scenario.timeout).run()[0]
         if isinstance(result, str):
             return Cold(load_seconds=Unknown(result), first_run=Unknown(result))
         return Cold(load_seconds=result.load_seconds, first_run=result.first_run)
@@ -193,7 +198,7 @@ class _Lab:
         self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
         # Workers wait for each other, and for whoever looks at them, as long as it takes.
         timeout = self._scenario.timeout * group.count if on_hold is None else _FOREVER
-        results = Gathering([self._task(find_mode(group.mode))] * group.count, timeout).run(on_hold)
+        results = Gathering([self._task(find_mode(group.mode))] * group.count, self._fed, timeout).run(on_hold)
         failures = tuple(worker for worker in results if isinstance(worker, str))
         if failures:
             return replace(group, failures=failures)
@@ -204,7 +209,7 @@ class _Lab:
         self._say("latency: all modes take turns")
         rounds = self._scenario.runs * iterations
         tasks = [self._task(mode, rounds=rounds) for mode in modes]
-        results = Gathering(tasks, self._scenario.timeout * len(modes)).run()
+        results = Gathering(tasks, self._fed, self._scenario.timeout * len(modes)).run()
         seconds = {
             mode.name: Unknown(worker) if isinstance(worker, str) else worker.latencies
             for mode, worker in zip(modes, results, strict=True)

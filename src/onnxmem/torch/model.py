@@ -91,7 +91,7 @@ def load_module(source: TorchSource, factory: Any = None) -> Any:
     torch.manual_seed(source.seed)
     model = (factory or import_factory(source))()
     if not isinstance(model, torch.nn.Module):
-        raise ModelError(f"'{source.where}' made a {type(model).__name__}, which is no torch.nn.Module")
+        raise ModelError(f"'{source.where}' returned a {type(model).__name__}, which is no torch.nn.Module")
     if source.weights is not None:
         _put(model, read_weights(source.weights), source.weights.name)
     return model.eval()
@@ -146,8 +146,8 @@ def _put(model: Any, weights: Mapping[str, Any], name: str) -> None:
         raise ModelError(f"the weights in '{name}' are not this model's: {' and '.join(parts)}")
     for key, value in wanted.items():
         if not hasattr(weights[key], "shape"):
-            found = type(weights[key]).__name__
-            raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is a {found}")
+            kind = type(weights[key]).__name__
+            raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is a {kind}")
         if weights[key].shape != value.shape:
             shapes = f"{list(weights[key].shape)}, and the model has {list(value.shape)}"
             raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is {shapes}")
@@ -198,9 +198,9 @@ def flat_outputs(value: Any, name: str = "output") -> list[tuple[str, Any]]:
     if hasattr(value, "detach"):
         return [(name, value)]
     if isinstance(value, Mapping):
-        return [found for key, each in value.items() for found in flat_outputs(each, str(key))]
+        return [tensor for key, each in value.items() for tensor in flat_outputs(each, str(key))]
     if isinstance(value, tuple | list):
-        return [found for k, each in enumerate(value) for found in flat_outputs(each, f"{name}_{k}")]
+        return [tensor for k, each in enumerate(value) for tensor in flat_outputs(each, f"{name}_{k}")]
     return []
 
 

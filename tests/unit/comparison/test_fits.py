@@ -1,8 +1,10 @@
 """Memory as a function of the input: the form that the data say, its error, and where it is extrapolation."""
 
+import json
+
 import pytest
 
-from onnxmem.comparison.fits import fit
+from onnxmem.comparison.fits import Fit, fit
 
 SIZES = [1000, 4000, 9000, 16000, 25000]
 
@@ -39,10 +41,11 @@ def test_two_points_are_a_line_of_unknown_error_and_one_is_nothing() -> None:
 
 
 def test_beyond_the_points_is_extrapolation() -> None:
-    made = fit("a", [(n, 5e7 + 400 * n) for n in SIZES])
-    assert made and not made.extrapolated(9000) and made.extrapolated(999) and made.extrapolated(25001)
-    document = made.document([("twice", 50000), ("inside", 5000)])
-    assert [each["extrapolated"] for each in document["predictions"]] == [True, False]
+    made = fit("a", [(n, 5e7 + 400 * n) for n in SIZES], [("twice", 50000), ("inside", 5000)])
+    assert made and [each.extrapolated for each in made.predictions] == [True, False]
+    assert made.predict("below", 999).extrapolated and not made.predict("at", 25000).extrapolated
+    assert made.predictions[0].bytes == 70_000_000
+    assert Fit.from_document(json.loads(json.dumps(made.document()))) == made
 
 
 def test_larger_inputs_never_take_less() -> None:

@@ -3,11 +3,8 @@
 import pytest
 
 from benchmarks.winners import NOISES, Noise, agreement, by_intervals, by_ranges
-from onnxmem.comparison.advice import container_size
 from onnxmem.comparison.decide import SAME, UNDECIDED, WINNER, decide
 from onnxmem.comparison.figure import Figure
-
-MIB = 2**20
 
 
 def test_a_clear_winner_and_its_ratio() -> None:
@@ -58,10 +55,3 @@ def test_comparing_again_does_not_contradict(noise: Noise, scale: float) -> None
     assert intervals.contradict <= 0.01
     assert intervals.contradict + intervals.named_once < ranges.contradict
     assert intervals.undecided < 0.75
-
-
-def test_containers_come_in_usual_sizes() -> None:
-    assert container_size(100 * MIB) == 256 * MIB
-    assert container_size(100 * MIB, 0.0) == 128 * MIB
-    assert container_size(700 * MIB) == 1280 * MIB
-    assert container_size(3000 * MIB) == 5120 * MIB

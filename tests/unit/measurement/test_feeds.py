@@ -10,9 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem.errors import UsageError
-from onnxmem.measurement.feeds import Feeds, make_feeds
+from onnxmem.measurement.feeds import Dims, Fed, Feeds, make_feeds
 from onnxmem.measurement.scenario import Scenario
-from onnxmem.measurement.signature import read_signature
+from onnxmem.measurement.signature import Input, Signature, read_signature
+from onnxmem.model.dims import symbol
 
 
 @pytest.fixture
@@ -121,3 +122,23 @@ def test_both_formats_have_the_same_signature(tmp_path: Path) -> None:
     onnx_inputs, ort_inputs = read_signature(source).inputs, read_signature(target).inputs
     assert [(v.name, v.dtype, v.shape) for v in onnx_inputs] == [(v.name, v.dtype, v.shape) for v in ort_inputs]
     assert onnx_inputs[0].table is not None
+
+
+def test_a_scalar_is_an_array_without_dimensions() -> None:
+    for dtype in ("float32", "float16", "int64", "bool", "string"):
+        array = make_feeds(Signature((Input("x", dtype, ()),), ()), Scenario(Path("m"))).arrays["x"]
+        assert isinstance(array, np.ndarray) and array.shape == ()
+
+
+def test_what_was_assumed_is_named_with_what_to_give_instead() -> None:
+    inputs = (
+        Input("sound", "float32", (symbol("batch"), symbol("samples"))),
+        Input("state", "float32", (2, symbol("layers"), 128)),
+        Input("sr", "int64", ()),
+    )
+    fed = make_feeds(Signature(inputs, ()), Scenario(Path("m"))).described()
+    text = fed.assumptions
+    assert "layers=" in text and "batch=1" in text
+    assert f"--shape state={'x'.join(map(str, fed.inputs['state'].shape))}" in text
+    assert "--range sr=16000:16001" in text and "--inputs" in text
+    assert Fed(inputs={}, dims=Dims({}, {}), generated={}).assumptions == ""

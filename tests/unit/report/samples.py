@@ -64,7 +64,8 @@ def measure(mode: str = "stock", run: int = 40 * MIB, name: str = "model.onnx", 
             "name": title, "completed": True, "rss_bytes": rss, "pss_bytes": rss - 1000, "uss_bytes": rss - 2000,
             "anon_bytes": rss - 20 * MIB, "file_bytes": 20 * MIB, "peak_rss_bytes": rss + 100, "peak_exact": True,
             "seconds": 0.5, "began_seconds": number * 0.5, "unknown": {},
-            "made_of": [{"kind": name, "rss_bytes": 15 * MIB}], "spread": {},
+            "made_of": [{"kind": name, "rss_bytes": 5 * MIB},
+                                        {"kind": "libraries and other files", "rss_bytes": 15 * MIB}], "spread": {},
         })  # fmt: skip
     return {
         "schema": "onnxmem.measure/1", "model": name, "file_bytes": 5 * MIB, "scenario": {"mode": mode, "runs": 5},
@@ -92,7 +93,8 @@ def release(name: str = "model.onnx") -> dict[str, Any]:
         "before": step("before", 60 * MIB, None), "loaded": step("loaded", 80 * MIB, None),
         "full": step("full", 160 * MIB, None),
         "steps": [step(name, 70 * MIB, 90 * MIB), step("exit", 0, 70 * MIB)],
-        "growth_bytes": 100 * MIB, "left_bytes": 10 * MIB, "released_fraction": 0.987, "explanation": [name],
+        "brought_bytes": 100 * MIB, "returned_bytes": 90 * MIB, "remaining_bytes": 10 * MIB, "released_fraction": 0.9,
+        "explanation": [f"90.0% of the 100.0 MiB that {name} brought came back; 10.0 MiB remain.", name],
         "environment": ENVIRONMENT, "unknown": {},
     }  # fmt: skip
 
@@ -109,6 +111,7 @@ def share(name: str = "model.onnx") -> dict[str, Any]:
     return {"schema": "onnxmem.share/1", "model": name, "file_bytes": MIB, "weights_bytes": MIB, "modes": modes,
             "baseline": "stock", "recommendations": [{"mode": name, "text": f"Use {name}.", "trade_off": name,
                                                       "avoid_if": name}],
+            "latency": [{"mode": mode, "latency_seconds": 0.01, "of_baseline": 1.0} for mode in ("stock", name)],
             "inputs": {}, "dims": {}, "environment": ENVIRONMENT}  # fmt: skip
 
 
@@ -136,7 +139,8 @@ def compare(name: str = "model.onnx", same: bool = True) -> dict[str, Any]:
                   "quadratic_bytes": 0.0, "range": [196608, 786432], "left_out_relative_error": None,
                   "max_relative_error": 0.01, "predictions": [{"size": f"2 × n({name})", "elements": 1572864,
                   "bytes": 81 * MIB, "extrapolated": True}]}],
-        "advice": [{"text": f"Take {name}."}], "environment": ENVIRONMENT,
+        "advice": [{"text": f"Take {name}.", "saving_bytes": None},
+                   {"text": f"Run {name}: 120.0 MiB less.", "saving_bytes": 120 * MIB}], "environment": ENVIRONMENT,
     }  # fmt: skip
 
 
@@ -146,7 +150,21 @@ def trace(name: str = "model.onnx") -> dict[str, Any]:
             "outputs": 1, "output_bytes": MIB, "total_bytes": 9 * MIB, "lower_bound_bytes": 4 * MIB}  # fmt: skip
 
 
+def package(name: str = "model.onnx") -> dict[str, Any]:
+    """A package with one plan."""
+    return {"schema": "onnxmem.package/1", "mode": "prepacked", "model": "model.onnx", "onnxruntime": "1.24.0",
+            "cpu": {"machine": "x86_64"}, "files": [{"name": name, "bytes": MIB}], "folder": name, "bytes": 3 * MIB,
+            "weights": {"raw_bytes": 2 * MIB, "packed_bytes": MIB, "inline_bytes": 0}, "notes": [name], "order": None,
+            "verified": {"reference": name, "inputs": {name: {"shape": [1, 3]}}}, "source": {"path": name, "files": []},
+            "plans": [{"inputs": {name: [1, 3]}, "peak_bytes": 2 * MIB, "lower_bound_bytes": MIB}]}  # fmt: skip
+
+
+def convert(name: str = "model.onnx") -> dict[str, Any]:
+    """A conversion into one file."""
+    return {"schema": "onnxmem.convert/1", "model": name, "to": "ort", "files": [{"path": name, "bytes": MIB}]}
+
+
 def all_of_them(name: str = "model.onnx") -> list[dict[str, Any]]:
     """One of each schema."""
     first = [estimate(name), plan(names=(name,)), trace(name), measure(name=name)]
-    return [*first, release(name), share(name), compare(name)]
+    return [*first, release(name), share(name), compare(name), package(name), convert(name)]

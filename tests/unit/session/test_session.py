@@ -111,6 +111,17 @@ def test_what_is_only_for_plans_is_refused_elsewhere(chain: Path) -> None:
             InferenceSession(chain, mode="stock", **option)
 
 
+def test_planning_options_may_be_one_record(chain: Path, stock: np.ndarray) -> None:
+    arena = Arena()
+    session = InferenceSession(chain, planning=onnxmem.PlanningOptions(arena=arena, max_plans=1))
+    assert session.arena is arena
+    assert np.array_equal(session.run(None, {"x": X})[0], stock)
+    with pytest.raises(UsageError, match=r"^max_plans= stands beside planning=$"):
+        InferenceSession(chain, planning=onnxmem.PlanningOptions(), max_plans=3)
+    with pytest.raises(UsageError, match=r"^arena= is for planned runs"):
+        InferenceSession(chain, mode="stock", planning=onnxmem.PlanningOptions(arena=arena))
+
+
 def test_released_sessions_keep_no_arena(chain: Path) -> None:
     session = InferenceSession(chain)
     session.run(None, {"x": X})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from onnxmem.report.charts.canvas import Canvas, Document, Row, unit_of
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
-from onnxmem.report.charts.theme import AT_PEAK, KINDS, LIGHT, SIZES, Theme
+from onnxmem.report.charts.theme import AT_PEAK, LIGHT, OPTIMAL, SIZES, Theme
 from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    import altair
 
 WIDTH, ROW = 640, 30
 
@@ -50,10 +47,8 @@ class Bars:
         kinds = [kind for kind in self.colours if any(row["kind"] == kind for row in self.rows)]
         axis = alt.Axis(title=None, ticks=False, domain=False, labelColor=canvas.theme.ink, labelFontSize=12,
                         labelPadding=8, labelLimit=240 if canvas.width > 400 else 110)  # fmt: skip
-        scale = alt.Scale(domain=[0, end / factor], nice=False)
-        below = alt.Axis(title=f"{self.what} ({unit})", tickCount=max(canvas.width // 80, 3))
         place: Row = {
-            "x": alt.X("x:Q", scale=scale, axis=below),
+            "x": canvas.scale("x:Q", end / factor, title=f"{self.what} ({unit})", tickCount=max(canvas.width // 80, 3)),
             "y": alt.Y("name:N", sort=names, axis=axis),
         }
         if self.grouped:
@@ -84,7 +79,7 @@ def bar(name: str, kind: str, begin: float, size: float) -> Row:
 
 def strategies(
     activations: Document, *, width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> altair.LayerChart:
+) -> Picture:
     """How near does each strategy come to the lower bound?"""
     canvas = Canvas.of(width, theme, budget, activations["lower_bound_bytes"], "lower bound")
     rows, notes = [], []
@@ -93,14 +88,11 @@ def strategies(
         rows.append(bar(_name(plan["name"]), kind, 0, size))
         text = f"{format_bytes(size)}{', optimal' if plan['optimal'] else ''}"
         notes.append({"name": _name(plan["name"]), "x": size, "text": text})
-    colours = {"optimal": KINDS[2], "not proven optimal": SIZES[1]}
-    drawn: altair.LayerChart = canvas.finish(Bars(rows, notes, colours, "peak of the arena").draw(canvas))
-    return drawn
+    colours = {"optimal": OPTIMAL, "not proven optimal": SIZES[1]}
+    return canvas.finish(Bars(rows, notes, colours, "peak of the arena").draw(canvas))
 
 
-def side_by_side(
-    compared: Document, *, width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> altair.LayerChart:
+def side_by_side(compared: Document, *, width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT) -> Picture:
     """Which of these took how much, in loading and in running?"""
     canvas = Canvas.of(width, theme, budget, compared.get("budget_bytes"))
     rows, notes = [], []
@@ -111,8 +103,7 @@ def side_by_side(
                 notes.append({"name": _name(each["name"]), "kind": kind, "x": size,
                               "text": f"{format_bytes(size)} {kind}"})  # fmt: skip
     colours = {"loading": SIZES[1], "running": AT_PEAK}
-    drawn: altair.LayerChart = canvas.finish(Bars(rows, notes, colours, "memory", grouped=True).draw(canvas))
-    return drawn
+    return canvas.finish(Bars(rows, notes, colours, "memory", grouped=True).draw(canvas))
 
 
 def at_one_size(comparison: Document, canvas: Canvas) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onnxmem.errors import missing_extra
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
@@ -14,8 +14,12 @@ from onnxmem.units import format_bytes
 if TYPE_CHECKING:
     pass
 
+if TYPE_CHECKING:
+    import altair
+
 Row = dict[str, Any]
 Document = Mapping[str, Any]
+Picture: TypeAlias = "altair.TopLevelMixin"
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 _DWARFS = 1.6
 """A budget this many times what was taken is named but not drawn to scale: it would flatten everything else."""
@@ -52,6 +56,15 @@ class Canvas:
         """A chart that writes, in ink unless told otherwise."""
         return self.rows(values).mark_text(**{"fontSize": 11, "color": self.theme.ink, "aria": False, **mark})
 
+    def rule(self, values: list[Row], stroke: str, dash: Sequence[int] = (1, 0), width: float = 1.5) -> Any:
+        """A chart of straight lines."""
+        return self.rows(values).mark_rule(stroke=stroke, strokeWidth=width, strokeDash=list(dash), aria=False)
+
+    def scale(self, field: str, end: float, **axis: Any) -> Any:
+        """The field of that name from nothing to `end`: across if it is called `x`, upwards otherwise."""
+        channel = self.alt.X if field.startswith("x") else self.alt.Y
+        return channel(field, scale=self.alt.Scale(domain=[0, end], nice=False), axis=self.alt.Axis(**axis))
+
     def colour(self, field: str, colours: Mapping[str, str], *, legend: bool = True, **more: Any) -> Any:
         """A colour for each value of a field; the legend, if any, lies below and wraps."""
         columns = max(self.width // 170, 1)
@@ -78,11 +91,11 @@ class Canvas:
         written = self.text([{}], color=self.theme.peak, align=align, dx=dx, baseline="bottom" if across else "middle")
         layers = [written.encode(**place, text=value(label))]
         if inside:
-            rule = self.rows([{}]).mark_rule(stroke=self.theme.peak, strokeWidth=1.5, strokeDash=[6, 4], aria=False)
-            layers.append(rule.encode(**({"x": value(at)} if across else {"y": value(length - at)})))
+            where = {"x": value(at)} if across else {"y": value(length - at)}
+            layers.append(self.rule([{}], self.theme.peak, (6, 4)).encode(**where))
         return layers
 
-    def finish(self, chart: Any, title: str = "", lines: Sequence[str] = ()) -> Any:
+    def finish(self, chart: Any, title: str = "", lines: Sequence[str] = ()) -> Picture:
         """The chart under its title, with what it shows in a line or two, in this theme."""
         if title:
             heading = shorten(printable(title), 100)
@@ -92,7 +105,7 @@ class Canvas:
                                            subtitleFontSize=12, subtitlePadding=5, offset=14),
             )  # fmt: skip
         theme = self.theme
-        return (
+        drawn: Picture = (
             chart.properties(background=theme.paper)
             .configure(font=FONT, padding=14)
             .configure_view(stroke=None)
@@ -108,6 +121,7 @@ class Canvas:
             )
             .configure_legend(labelColor=theme.ink, titleColor=theme.ink, titleFontWeight="normal")
         )
+        return drawn
 
 
 def unit_of(size: float) -> tuple[int, str]:

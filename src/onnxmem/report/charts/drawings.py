@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from onnxmem.report.charts.canvas import Picture
 from onnxmem.report.report import Chart
-
-if TYPE_CHECKING:
-    import altair
 
 DRAWINGS = {
     "memory map": "memory_map:placement_map",
@@ -28,11 +26,11 @@ NARROW = {"peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 21
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 
-def draw(chart: Chart, **more: Any) -> altair.TopLevelMixin:
+def draw(chart: Chart, **more: Any) -> Picture:
     """The chart, live: for a dashboard or a notebook, or `save_chart`."""
     place, function = DRAWINGS[chart.kind].split(":")
     draws = getattr(importlib.import_module(f"onnxmem.report.charts.{place}"), function)
-    drawn: altair.TopLevelMixin = draws(chart.document, **more)
+    drawn: Picture = draws(chart.document, **more)
     return drawn
 
 

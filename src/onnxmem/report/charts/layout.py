@@ -199,19 +199,13 @@ class Profile:
         for index in np.argsort(ends, kind="stable").tolist():  # what is painted last is highest
             top[places[index] : places[index + len(problem)]] = ends[index]
         if len(steps) > columns:
-            width = (steps[-1] - steps[0]) / columns
-            column = np.minimum((steps - steps[0]) / width, columns - 1).astype(np.int64)
+            column = ((steps - steps[0]) / (steps[-1] - steps[0]) * (columns - 1)).astype(np.int64)
             starts = np.flatnonzero(np.diff(column, prepend=-1))
-            edges = [steps[0] + (column[starts] + side) * width for side in (0, 1)]
-            levels = (edges, _highest(live, starts), _highest(top, starts))
-            return cls(*(np.stack(pair, axis=1).ravel() for pair in levels))
+            # What is live when a column begins is in it, too.
+            before = np.maximum(starts - 1, 0)
+            live, top = (np.maximum(np.maximum.reduceat(level, starts), level[before]) for level in (live, top))
+            steps = steps[starts]
         return cls(steps.astype(np.float64), live, top)
-
-
-def _highest(level: FloatArray, starts: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-    """The highest level in each group of events, and the level at which the group leaves off."""
-    leaving = level[np.append(starts[1:], len(level)) - 1]
-    return np.maximum(np.maximum.reduceat(level, starts), np.append(0.0, leaving[:-1])), leaving
 
 
 def spread(positions: list[float], gap: float, top: float) -> list[float]:

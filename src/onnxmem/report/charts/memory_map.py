@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.report.charts import buffers
-from onnxmem.report.charts.canvas import Canvas, Document, Row, unit_of
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import LINE, Frame, Label, Profile, label, printable, shorten, spread
 from onnxmem.report.charts.theme import LIGHT, SIZES, Theme, text_on
 from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    import altair
 
 WIDTH, HEIGHT = 840, 420
 STRIP = 64
@@ -35,7 +32,7 @@ def memory_map(
     width: int = WIDTH,
     budget: int | None = None,
     theme: Theme = LIGHT,
-) -> altair.VConcatChart:
+) -> Picture:
     """Where does each buffer lie, and when? `title` names what was planned: "U-Net, depth-first order".
 
     The buffers that make the peak stand out, the others are shaded by size. `placement`: a document's rows, for shapes,
@@ -43,17 +40,16 @@ def memory_map(
     Without a budget, the problem's capacity is drawn.
     """
     canvas = Canvas.of(width, theme, budget, plan.problem.capacity, "capacity")
-    about = buffers.details_of(plan, placement)
-    parts = _Map(canvas, plan, about) if plan.peak else None
+    parts = _Map(canvas, plan, buffers.details_of(plan, placement)) if plan.peak else None
     views = parts.views() if parts else [_message(canvas, plan.problem)]
     chart = canvas.alt.vconcat(*views, spacing=10)
-    drawn: altair.VConcatChart = canvas.finish(chart, title or "Memory map", summary(plan))
+    drawn = canvas.finish(chart, title or "Memory map", summary(plan))
     if parts:
-        drawn.datasets = parts.datasets
+        drawn.datasets = parts.datasets  # type: ignore[attr-defined]
     return drawn
 
 
-def placement_map(document: Document, **more: Any) -> altair.VConcatChart:
+def placement_map(document: Document, **more: Any) -> Picture:
     """The map of a plan's JSON document, so that a saved plan is drawn as a fresh one is."""
     return memory_map(plan_of(document), placement=document["placement"], **more)
 
@@ -111,18 +107,17 @@ class _Map:
     def views(self) -> list[Any]:
         """The map, below it the strip of live bytes, and below that the peak enlarged if that is needed."""
         grouping = buffers.by_size(self.plan)
-        at_peak = set(self.plan.problem.live_at(self.plan.problem.peak_step[0]))
-        whole = _View(self, self.frame, grouping, at_peak)
-        enlarged = None if whole.names_peak else self.enlarged(grouping, at_peak)
+        whole = _View(self, self.frame, grouping)
+        enlarged = None if whole.names_peak else self.enlarged(grouping)
         views = [whole.draw(), self.strip(enlarged.frame if enlarged else None)]
         return [*views, enlarged.draw()] if enlarged else views
 
-    def enlarged(self, grouping: buffers.Grouping, at_peak: set[int]) -> _View | None:
+    def enlarged(self, grouping: buffers.Grouping) -> _View | None:
         """The steps around the peak, as many as leave room for the most of its names."""
         at, views = self.plan.problem.peak_step[0], []
         for steps in (steps for steps in _WINDOWS if steps < (self.frame.last - self.frame.first) * 0.8):
             first = min(max(at - steps // 2, self.frame.first), self.frame.last - steps)
-            views.append(_View(self, self.frame.window(first, first + steps, HEIGHT * 0.8), grouping, at_peak))
+            views.append(_View(self, self.frame.window(first, first + steps, HEIGHT * 0.8), grouping))
         return max(views, key=lambda view: view.whole_names, default=None)
 
     def chart(self, values: list[Row]) -> Any:
@@ -149,8 +144,8 @@ class _Map:
         layers = [area.mark_area(interpolate="step-after", color=SIZES[2], opacity=1, aria=False).encode(x=x, y=y)]
         if enlarged:
             value, muted = self.alt.value, self.canvas.theme.muted
-            edges = self.chart([{"x": enlarged.first}, {"x": enlarged.last}])
-            layers.append(edges.mark_rule(stroke=muted, strokeWidth=1.5, strokeDash=[2, 2], aria=False).encode(x=x))
+            edges = self.canvas.rule([{"x": enlarged.first}, {"x": enlarged.last}], muted, (2, 2))
+            layers.append(edges.encode(x=x))
             text = self.canvas.text([{}], color=muted, align="left", dx=8, baseline="middle")
             place = {"x": value(self.canvas.width), "y": value(STRIP / 2)}
             layers.append(text.encode(**place, text=value("between the dashes:")))
@@ -161,20 +156,19 @@ class _Map:
 class _View:
     """The map within one frame: the whole of it, or the steps around the peak."""
 
-    def __init__(self, whole: _Map, frame: Frame, grouping: buffers.Grouping, at_peak: set[int]) -> None:
+    def __init__(self, whole: _Map, frame: Frame, grouping: buffers.Grouping) -> None:
         self.map, self.alt, self.plan, self.frame, self.grouping = whole, whole.alt, whole.plan, frame, grouping
         self.theme = whole.canvas.theme
         self.rows = buffers.rows(self.plan, frame, grouping, whole.about)
-        peak_names = {shorten(printable(self.plan.problem[index].id), 120) for index in at_peak}
         # The peak's tensors first: it is their names that readers look for.
-        single = sorted((row for row in self.rows if "pixels" in row), key=lambda row: row["name"] not in peak_names)
+        single = [row for row in self.rows if "pixels" in row]
+        single.sort(key=lambda row: row["group"] != buffers.AT_PEAK)
         fitting = ((row, label(row["name"], format_bytes(row["bytes"]), *row["pixels"])) for row in single)
         self.labels: list[tuple[Row, Label]] = [(row, fits) for row, fits in fitting if fits][:LABELS]
-        named = {row["name"]: fits for row, fits in self.labels if fits.named and row["name"] in peak_names}
-        self.names_peak = all(
-            row["name"] in named for row in single if row["name"] in peak_names and row["pixels"][1] >= LINE
-        )
-        self.whole_names = sum(1 + ("…" not in fits.lines[0]) for fits in named.values())
+        named = [fits for row, fits in self.labels if fits.named and row["group"] == buffers.AT_PEAK]
+        high = [row for row in single if row["group"] == buffers.AT_PEAK and row["pixels"][1] >= LINE]
+        self.names_peak = len(named) >= len(high)
+        self.whole_names = sum(1 + ("…" not in fits.lines[0]) for fits in named)
         is_whole = frame.last - frame.first == whole.frame.last - whole.frame.first
         steps = self.alt.Axis(title=f"step, around the peak ({frame.first:,} to {frame.last:,})", tickMinStep=1,
                               format=",d", grid=False)  # fmt: skip
@@ -244,9 +238,8 @@ class _View:
         rules, rows = [], []
         for (value, names), height in zip(values.items(), heights, strict=True):
             colour = self.theme.peak if "peak" in names else self.theme.ink
-            dash = [1, 0] if "peak" in names else [2, 3] if canvas.limit in names else [6, 4]
-            rule = self.map.chart([{"y": value}]).mark_rule(stroke=colour, strokeWidth=1.5, strokeDash=dash, aria=False)
-            rules.append(rule.encode(y=self.y))
+            dash = (1, 0) if "peak" in names else (2, 3) if canvas.limit in names else (6, 4)
+            rules.append(canvas.rule([{"y": value / self.map.factor}], colour, dash).encode(y=self.y))
             verdict = ": optimal" if plan.optimal and "peak" in names else ""
             text = f"{' = '.join(names)}\n{format_bytes(value)}{verdict}"
             rows.append({"y": (height + 6.5) / self.frame.byte, "text": text, "colour": colour})
@@ -263,12 +256,10 @@ class _View:
         # Whatever begins at a step is made by the node that runs there.
         node = next((row["producer"] for row in self.map.about if row["lower"] == at and row.get("producer")), "")
         step = f"{at:,} ({shorten(printable(node), 40)})" if node else f"{at:,}"
-        middle, top = self.map.chart([{"x": at + 0.5}]), self.alt.value(0)
-        text = self.alt.value(f"peak at step {step}: {format_bytes(live)} live")
-        return [
-            middle.mark_rule(stroke=peak, strokeWidth=1, strokeDash=[3, 3], aria=False).encode(x=self.x),
-            middle.mark_point(shape="triangle-down", filled=True, size=45, color=peak, yOffset=-4, opacity=1,
-                              aria=False).encode(x=self.x, y=top),
-            middle.mark_text(align=align, baseline="bottom", dy=-10, fontSize=11, color=peak, aria=False)
-            .encode(x=self.x, y=top, text=text),
-        ]  # fmt: skip
+        canvas, middle, top = self.map.canvas, [{"x": at + 0.5}], self.alt.value(0)
+        mark = canvas.rows(middle).mark_point(shape="triangle-down", filled=True, size=45, color=peak, yOffset=-4,
+                                              opacity=1, aria=False)  # fmt: skip
+        text = canvas.text(middle, align=align, baseline="bottom", dy=-10, color=peak)
+        says = self.alt.value(f"peak at step {step}: {format_bytes(live)} live")
+        rule = canvas.rule(middle, peak, (3, 3), 1).encode(x=self.x)
+        return [rule, mark.encode(x=self.x, y=top), text.encode(x=self.x, y=top, text=says)]

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from onnxmem.report.charts.canvas import Canvas, Document, Row
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
 from onnxmem.report.charts.theme import LIGHT, OTHER, PARTS, Theme, text_on
 from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    import altair
 
 WIDTH = 760
 _TITLE, _BAR, _LINE, _GAP = 22, 26, 17, 20
@@ -24,7 +20,7 @@ def peak_parts(
     width: int = WIDTH,
     budget: int | None = None,
     theme: Theme = LIGHT,
-) -> altair.LayerChart:
+) -> Picture:
     """What is the peak made of? One bar each of `{"label", "parts": [{"name", "bytes"}], "budget_bytes"}`.
 
     They may come as the `bars` of a document. All bars have one scale; there is no axis, since every part says its
@@ -59,8 +55,7 @@ def peak_parts(
         *canvas.budget_line(pixels and width / pixels, width, across=True),
     ]
     chart = alt.layer(*layers).properties(width=width, height=height)
-    drawn: altair.LayerChart = canvas.finish(chart, title)
-    return drawn
+    return canvas.finish(chart, title)
 
 
 def _segments(bar: Document, top: float, pixels: float, rects: list[Row], texts: list[Row]) -> list[Row]:

@@ -6,21 +6,19 @@ import json
 import re
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxmem import files
 from onnxmem.errors import UsageError, missing_extra
 from onnxmem.report.charts import theme
-
-if TYPE_CHECKING:
-    import altair
+from onnxmem.report.charts.canvas import Picture
 
 # As Vega writes what has a description. It escapes names, and what is escaped for an attribute is for an element, too.
 _DESCRIBED = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"([^>]*?)/>')
 SUFFIXES = (".svg", ".png", ".html")
 
 
-def save_chart(chart: altair.TopLevelMixin, path: Path) -> None:
+def save_chart(chart: Picture, path: Path) -> None:
     """Write a chart as the file's suffix says: .svg, .png (twice the size, for sharp screens) or .html (tooltips)."""
     kind = picture_kind(path)
     convert, spec, version = _converter(), _spec(chart), _version()
@@ -41,7 +39,7 @@ def picture_kind(path: Path) -> str:
     return kind
 
 
-def chart_svg(chart: altair.TopLevelMixin) -> str:
+def chart_svg(chart: Picture) -> str:
     """A chart as SVG that follows the reader's choice of light or dark."""
     svg = spec_svg(_spec(chart))
     head, opening, rest = svg.partition(">")
@@ -69,7 +67,7 @@ def _version() -> str:
     return ".".join(altair.SCHEMA_VERSION.split(".")[:2])
 
 
-def _spec(chart: altair.TopLevelMixin) -> dict[str, Any]:
+def _spec(chart: Picture) -> dict[str, Any]:
     # Without validation: the parts were checked when they were made, and rows by the thousand take seconds.
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec

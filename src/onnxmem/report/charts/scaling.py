@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnxmem.report.charts.bars import at_one_size
-from onnxmem.report.charts.canvas import Canvas, Document, Row, unit_of
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import printable, shorten
 from onnxmem.report.charts.theme import LIGHT, LINES, SHAPES, Theme
 from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    import altair
 
 WIDTH, HEIGHT = 640, 340
 _STEPS = 48
@@ -19,7 +14,7 @@ _STEPS = 48
 
 def scaling_chart(
     comparison: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> altair.LayerChart:
+) -> Picture:
     """How does peak memory grow with the input? Points are measured, lines fitted; dashed is extrapolated.
 
     Takes `onnxmem.compare/1`, fresh or from a file. One size makes no curve: then there are bars.
@@ -27,8 +22,7 @@ def scaling_chart(
     title = title or "Peak memory against input size"
     canvas = Canvas.of(width, theme, budget, comparison.get("budget_bytes"))
     if not is_curve(comparison):
-        bars: altair.LayerChart = canvas.finish(at_one_size(comparison, canvas), title)
-        return bars
+        return canvas.finish(at_one_size(comparison, canvas), title)
     alt = canvas.alt
     names = [each["name"] for each in comparison["candidates"] if any(_measured(each))]
     # Names are the reader's only key: two that look alike after shortening would be one line.
@@ -42,8 +36,7 @@ def scaling_chart(
         row.update({key: row[key] / factor for key in ("y", "low", "high") if key in row})
     ticks = alt.Axis(title="elements in the inputs", format="~s", tickCount=max(width // 60, 3))
     x = alt.X("x:Q", axis=ticks, scale=alt.Scale(zero=True, nice=False))
-    scale = alt.Scale(domain=[0, top / factor], nice=False)
-    y = alt.Y("y:Q", axis=alt.Axis(title=f"peak RSS ({unit})", tickCount=6), scale=scale)
+    y = canvas.scale("y:Q", top / factor, title=f"peak RSS ({unit})", tickCount=6)
     colours = {name: LINES[k % len(LINES)] for k, name in enumerate(shown.values())}
     shapes = alt.Scale(domain=list(colours), range=[SHAPES[k % len(SHAPES)] for k in range(len(colours))])
     key = alt.Legend(title=None, orient="bottom", columns=1, labelLimit=max(width - 40, 240))
@@ -63,8 +56,7 @@ def scaling_chart(
     layers.append(canvas.text(numbers, align="left", dx=4, dy=-9, fontWeight="bold").encode(x=x, y=y, text="text:N"))
     layers += canvas.budget_line(top, HEIGHT, across=False)
     chart = alt.layer(*layers).properties(width=width, height=HEIGHT)
-    drawn: altair.LayerChart = canvas.finish(chart, title, summary(comparison))
-    return drawn
+    return canvas.finish(chart, title, summary(comparison))
 
 
 def is_curve(comparison: Document) -> bool:

@@ -31,8 +31,7 @@ ON_DARK = "#fdfdfd"
 SIZES = ("#bcd0e2", "#8fb3d3", "#5a8fbd", "#2b679b")
 AT_PEAK = "#eaa458"
 TOGETHER = "#d6e0ea"
-# After Okabe and Ito, without the yellow that vanishes on white and the vermilion that means "peak" here.
-KINDS = ("#4a8fc2", "#e6a93c", "#3fa587", "#cc79a7", "#83c3e6", "#a58a6f")
+OPTIMAL = "#3fa587"
 OTHER = "#b4bac1"
 FILE, ANONYMOUS = "#a9d3ee", "#4a8fc2"
 # Thin lines need more contrast than areas do: 3:1 on white and on near-black. Dashes and markers tell them apart too.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxmem.report.charts.bars import Bars, bar
-from onnxmem.report.charts.canvas import Canvas, Document, Row, unit_of
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import CHARACTER, LINE, printable, shorten
 from onnxmem.report.charts.theme import ANONYMOUS, FILE, LIGHT, Theme, text_on
 from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    import altair
 
 WIDTH, HEIGHT, ROW = 840, 300, 24
 _COLOURS = {"file-backed": FILE, "anonymous": ANONYMOUS}
@@ -21,7 +18,7 @@ SCALE = "scale_bytes"
 
 def timeline_chart(
     document: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> altair.VConcatChart:
+) -> Picture:
     """How did memory go over time, and which phase took how much? Above over time, below phase by phase.
 
     It takes a measurement's document, so that a saved result is drawn as a fresh one is. Without a budget, the limit
@@ -31,8 +28,7 @@ def timeline_chart(
     canvas = Canvas.of(width, theme, budget, limit, "memory limit")
     parts = _Timeline(canvas, document)
     chart = canvas.alt.vconcat(parts.over_time(), parts.by_phase(), spacing=30)
-    drawn: altair.VConcatChart = canvas.finish(chart, title or document["model"], summary(document))
-    return drawn
+    return canvas.finish(chart, title or document["model"], summary(document))
 
 
 def summary(document: Document) -> list[str]:
@@ -66,16 +62,10 @@ class _Timeline:
         most = max([*peaks, *(sample["rss_bytes"] for sample in self.samples), 2**20, document.get(SCALE, 0)])
         self.most, self.top = most, canvas.reach(most) * 1.12
         self.factor, self.unit = unit_of(most)
-        self.x = self.alt.X(
-            "x:Q",
-            scale=self.alt.Scale(domain=[0, self.length], nice=False),
-            axis=self.alt.Axis(title="seconds", grid=False, tickCount=max(self.width // 80, 3)),
-        )
+        self.x = canvas.scale("x:Q", self.length, title="seconds", grid=False, tickCount=max(self.width // 80, 3))
 
     def over_time(self) -> Any:
-        scale = self.alt.Scale(domain=[0, self.top / self.factor], nice=False)
-        axis = self.alt.Axis(title=f"RSS ({self.unit})", tickCount=6)
-        y = self.alt.Y("y:Q", scale=scale, axis=axis)
+        y = self.canvas.scale("y:Q", self.top / self.factor, title=f"RSS ({self.unit})", tickCount=6)
         rows: list[Row] = []
         for sample in self.samples:
             at, file, rss = sample["seconds"], sample["file_bytes"] / self.factor, sample["rss_bytes"] / self.factor
@@ -111,24 +101,18 @@ class _Timeline:
             if pixels > (len(phase["name"]) + 2) * CHARACTER:
                 names.append({"x": phase["began_seconds"] + phase["seconds"] / 2, "text": printable(phase["name"])})
         muted = self.canvas.theme.muted
-        rule = self.canvas.rows(begins).mark_rule(stroke=muted, strokeWidth=0.7, strokeDash=[2, 3], aria=False)
+        rule = self.canvas.rule(begins, muted, (2, 3), 0.7)
         text = self.canvas.text(names, color=muted, baseline="bottom", dy=-5)
         return [rule.encode(x=self.x), text.encode(x=self.x, y=self.alt.value(0), text="text:N")]
 
     def peaks(self, y: Any) -> list[Any]:
         """Each phase's peak as a line over its time; the highest is named."""
-        rows = [
-            {
-                "x": phase["began_seconds"],
-                "x2": max(_end(phase), phase["began_seconds"] + self.length / self.width),
-                "y": phase["peak_rss_bytes"] / self.factor,
-            }
-            for phase in self.phases
-            if phase["peak_rss_bytes"] is not None
-        ]
+        pixel = self.length / self.width
+        spans = [(phase["began_seconds"], _end(phase), phase["peak_rss_bytes"]) for phase in self.phases]
+        rows = [{"x": x, "x2": max(end, x + pixel), "y": y / self.factor} for x, end, y in spans if y is not None]
         if not rows:
             return []
-        line = self.canvas.rows(rows).mark_rule(stroke=self.canvas.theme.peak, strokeWidth=2, aria=False)
+        line = self.canvas.rule(rows, self.canvas.theme.peak, width=2)
         highest = max(rows, key=lambda row: row["y"])
         left = (highest["x"] + highest["x2"]) / 2 < self.length * 0.8
         named = {"x": highest["x"] if left else highest["x2"], "y": highest["y"]}
@@ -139,11 +123,8 @@ class _Timeline:
 
     def by_phase(self) -> Any:
         """A bar for what is resident at the end of each phase, a mark for the most in it, and the numbers."""
-        rows: list[Row] = []
-        notes: list[Row] = []
-        for phase in self.phases:
-            if phase["name"] == "exit" and phase["completed"]:
-                continue
+        rows, notes = [], []
+        for phase in (p for p in self.phases if p["name"] != "exit" or not p["completed"]):
             name = printable(phase["name"]) + ("" if phase["completed"] else " (not completed)")
             begin = 0
             for kind, size in (("file-backed", phase["file_bytes"]), ("anonymous", phase["anon_bytes"])):

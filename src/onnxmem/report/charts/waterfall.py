@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnxmem.report.charts.bars import Bars, bar
-from onnxmem.report.charts.canvas import Canvas, Document, Row
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
 from onnxmem.report.charts.layout import printable
 from onnxmem.report.charts.theme import ANONYMOUS, AT_PEAK, FILE, LIGHT, Theme
-from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    import altair
+from onnxmem.units import format_bytes, format_percent
 
 WIDTH, ROW = 640, 40
 _COLOURS = {"file-backed": FILE, "anonymous": ANONYMOUS, "given back by this step": AT_PEAK}
@@ -20,7 +15,7 @@ _NOTHING = 2**20 // 10
 
 def waterfall_chart(
     document: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> altair.LayerChart:
+) -> Picture:
     """Which step gave the memory back? One bar for each: what is still resident, and what went.
 
     It takes the document, so that a saved result is drawn as a fresh one is.
@@ -34,20 +29,20 @@ def waterfall_chart(
         rows += _rows(name, step, is_step=is_step)
         notes += _note(name, step, is_step=is_step)
     bars = Bars(rows, notes, _COLOURS, "RSS", row=ROW, legend=True).draw(canvas)
-    drawn: altair.LayerChart = canvas.finish(bars, title or document["model"], summary(document))
-    return drawn
+    return canvas.finish(bars, title or document["model"], summary(document))
 
 
 def summary(document: Document) -> list[str]:
     """The ladder in two lines."""
-    growth, left, fraction = (document[key] for key in ("growth_bytes", "left_bytes", "released_fraction"))
-    if growth is None or left is None:
+    brought, remaining, fraction = (document[k] for k in ("brought_bytes", "remaining_bytes", "released_fraction"))
+    if brought is None or remaining is None or fraction is None:
         return ["what the model took cannot be measured here"]
-    first = f"it brought {format_bytes(growth)} of resident memory, {format_bytes(max(left, 0))} stayed to the end"
-    if fraction is not None:
-        first += f"; {fraction:.1%} of the model's own memory came back"
+    back = f"{format_percent(fraction)} of the {format_bytes(brought)} that the model brought came back"
     mode, runtime = document["scenario"]["mode"], document["environment"]["onnxruntime"]
-    return [first, f"mode {mode}, ONNX Runtime {runtime}"]
+    return [
+        f"{back}, {format_bytes(max(remaining, 0))} remain; bars are resident memory (RSS)",
+        f"mode {mode}, ONNX Runtime {runtime}",
+    ]
 
 
 def _rows(name: str, step: Document, *, is_step: bool) -> list[Row]:

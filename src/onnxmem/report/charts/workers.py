@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxmem.report.charts.bars import Bars, bar
-from onnxmem.report.charts.canvas import Canvas, Document, unit_of
+from onnxmem.report.charts.canvas import Canvas, Document, Picture, unit_of
 from onnxmem.report.charts.layout import printable, shorten, spread
 from onnxmem.report.charts.theme import DASHES, LIGHT, LINES, OTHER, SHAPES, SIZES, Theme
 from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    import altair
 
 WIDTH, HEIGHT = 620, 360
 FLOOR = "floor"
@@ -21,7 +18,7 @@ Lines = dict[str, list[tuple[int, int]]]
 
 def share_chart(
     document: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> altair.LayerChart:
+) -> Picture:
     """How does memory grow with the number of workers? One line for each mode, named at its end.
 
     It takes the document, so that a saved result is drawn as a fresh one is.
@@ -31,20 +28,13 @@ def share_chart(
     alt, lines = canvas.alt, _lines(document)
     counts = sorted({count for points in lines.values() for count, _ in points})
     if len(counts) == 1:
-        bars = _at_one_count(canvas, lines, counts[0])
-        alone: altair.LayerChart = canvas.finish(bars, head, summary(document))
-        return alone
+        return canvas.finish(_at_one_count(canvas, lines, counts[0]), head, summary(document))
     top = canvas.reach(max((value for points in lines.values() for _, value in points), default=1)) * 1.05
     factor, unit = unit_of(top)
-    x = alt.X(
-        "workers:Q",
-        axis=alt.Axis(title="workers", values=counts, format="d", grid=False),
-        scale=alt.Scale(domain=[0, max(counts, default=1)], nice=False),
-    )
-    scale = alt.Scale(domain=[0, top / factor], nice=False)
-    y = alt.Y("pss:Q", axis=alt.Axis(title=f"total PSS ({unit})", tickCount=6), scale=scale)
+    x = canvas.scale("x:Q", max(counts, default=1), title="workers", values=counts, format="d", grid=False)
+    y = canvas.scale("y:Q", top / factor, title=f"total PSS ({unit})", tickCount=6)
     rows = [
-        {"mode": mode, "workers": count, "pss": value / factor, "total": format_bytes(value)}
+        {"mode": mode, "x": count, "y": value / factor, "total": format_bytes(value)}
         for mode, points in lines.items()
         for count, value in points
     ]
@@ -63,11 +53,7 @@ def share_chart(
         .encode(**place, strokeDash=alt.StrokeDash("mode:N", scale=dashes, legend=None)),
         canvas.rows(rows)
         .mark_point(**dots)
-        .encode(
-            **place,
-            shape=alt.Shape("mode:N", scale=shapes, legend=None),
-            tooltip=["mode:N", "workers:Q", "total:N"],
-        ),
+        .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), tooltip=["mode:N", "x:Q", "total:N"]),
     ]
     # Each line's name and last value in the right margin, moved apart where lines end together, behind its marker.
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
@@ -78,15 +64,12 @@ def share_chart(
         layers.append(key.encode(x=alt.value(width + 16), y=at))
         layers.append(text.encode(x=alt.value(width), y=at, text=alt.value(f"{mode}  {format_bytes(value)}")))
     layers += canvas.budget_line(top, HEIGHT, across=False)
-    drawn: altair.LayerChart = canvas.finish(
-        alt.layer(*layers).properties(width=width, height=HEIGHT), head, summary(document)
-    )
-    return drawn
+    return canvas.finish(alt.layer(*layers).properties(width=width, height=HEIGHT), head, summary(document))
 
 
 def _at_one_count(canvas: Canvas, lines: Lines, count: int) -> Any:
     """One number of workers makes no line: then there are bars."""
-    totals = [(mode, points[0][1]) for mode, points in lines.items()]
+    totals = sorted(((mode, points[0][1]) for mode, points in lines.items()), key=lambda each: each[0] == FLOOR)
     rows = [bar(mode, FLOOR if mode == FLOOR else "mode", 0, size) for mode, size in totals]
     notes = [{"name": mode, "x": size, "text": format_bytes(size)} for mode, size in totals]
     what = f"total PSS of {count} worker{'' if count == 1 else 's'}"

@@ -23,12 +23,15 @@ _MIB = 2**20
 
 def render_text(report: Report, width: int = TEXT_WIDTH) -> str:
     """The report as plain text, for a file."""
-    return f"{report.title}\n{'=' * cell_len(report.title)}\n\n{render_terminal(report, width=width)}"
+    title = "" if len(report.sections) > 1 else f"{report.title}\n{'=' * cell_len(report.title)}\n\n"
+    return title + render_terminal(report, width=width)
 
 
 def render_terminal(report: Report, *, width: int, colour: bool = False) -> str:
     """The sections, each with its answer first; with `colour`, in ANSI's. Lines are no longer than `width`."""
     parts: list[RenderableType] = []
+    if len(report.sections) > 1:
+        parts += ["", Text(report.title, style="bold"), Text("=" * min(cell_len(report.title), width))]
     for section in report.sections:
         parts += ["", *_section(section, width, colour)]
     out = io.StringIO()

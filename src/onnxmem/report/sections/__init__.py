@@ -9,7 +9,7 @@ from onnxmem.errors import UsageError
 from onnxmem.report.cells import words
 from onnxmem.report.report import Document, Section
 
-BUILDERS = ("estimate", "plan", "measure", "release", "share", "compare", "trace")
+BUILDERS = ("estimate", "plan", "trace", "measure", "release", "share", "compare", "package", "convert")
 """A file of this folder each; it reads version 1 of `onnxmem.` + its name."""
 
 _VERSION = 1

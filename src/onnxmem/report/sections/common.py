@@ -1,13 +1,19 @@
-"""What several kinds of results say in the same way: inputs, assumptions, the machine, tensors."""
+"""What several kinds of results say in the same way: inputs, the machine, tensors, and the next command."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 
-from onnxmem.report.cells import Document, count, name, shape, size, words
+from onnxmem.report.cells import Document, count, name, number, percent, shape, size, words
 from onnxmem.report.report import Cell, Chart, Table
+from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
-_NOTES = 12
+_NOTES = 14
+_INPUTS = 4
+# Options of one verb that the next one needs too, so that both are about the same run.
+_KEPT = ("--shape", "--dim", "--inputs", "--range")
 
 
 def model(document: Document) -> str:
@@ -15,17 +21,43 @@ def model(document: Document) -> str:
     return words(document.get("model") or document.get("problem") or "a problem", 80)
 
 
+def command(document: Document, verb: str, *more: str) -> str:
+    """The next command about the same model, fed in the same way."""
+    given = _words_of(document)
+    name = str(document.get("model") or document.get("problem") or "MODEL")
+    path = next((word for word in given if PurePath(word).name == name), name)
+    kept = [word for k, word in enumerate(given) if word in _KEPT or (k and given[k - 1] in _KEPT)]
+    return words(shlex.join(["onnxmem", verb, path, *kept, *more]), 400)
+
+
+def _words_of(document: Document) -> list[str]:
+    try:
+        return shlex.split(str(document.get("command") or ""))
+    except ValueError:
+        return []
+
+
+def shapes_text(inputs: Mapping[str, Document | list[int]]) -> str:
+    """Names and shapes of inputs: "x 1×3×640×640, ids 1×77"."""
+    shapes = ((key, each.get("shape") if isinstance(each, Mapping) else each) for key, each in inputs.items())
+    return ", ".join(f"{words(key, 40)} {shape(dims)}" for key, dims in shapes) or "no inputs"
+
+
 def about_inputs(document: Document) -> list[str]:
     """What was fed or assumed, in sentences."""
-    inputs = document.get("inputs") or {}
-    listed = [f"{words(key, 40)} {shape(each.get('shape'))} {words(each.get('dtype'), 20)}"
-              for key, each in list(inputs.items())[:4]]  # fmt: skip
-    more = f" and {len(inputs) - 4} more" if len(inputs) > 4 else ""
-    lines = [f"Inputs: {', '.join(listed)}{more}."] if listed else []
+    inputs, generated = document.get("inputs") or {}, document.get("generated") or {}
+    parts = []
+    for key, each in list(inputs.items())[:_INPUTS]:
+        facts = each if isinstance(each, Mapping) else {"shape": each}
+        dtype = f" {words(facts['dtype'], 20)}" if facts.get("dtype") else ""
+        how = f" ({words(generated[key], 60)})" if generated.get(key) else ""
+        parts.append(f"{words(key, 40)} {shape(facts.get('shape'))}{dtype}{how}")
+    more = f" and {len(inputs) - _INPUTS} more" if len(inputs) > _INPUTS else ""
+    lines = [f"Inputs: {', '.join(parts)}{more}."] if parts else []
     assumed = (document.get("dims") or {}).get("assumed") or {}
     if assumed:
         pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
-        lines.append(f"Assumed, since nothing was said: {pairs}.")
+        lines.append(f"Assumed: {pairs}. Set it with --dim or --shape.")
     return lines
 
 
@@ -40,20 +72,70 @@ def about_machine(document: Document) -> list[str]:
     ]
     parts += [words(where[key], 80) for key in ("libc", "cpu") if where.get(key)]
     if where.get("cores"):
-        parts.append(f"{words(where['cores'], 8)} cores")
+        parts.append(format_count(int(where["cores"]), "core"))
     if where.get("kernel"):
-        parts.append(f"{words(where.get('system', ''), 10)} {words(where['kernel'], 40)}")
+        parts.append(f"{words(where.get('system', ''), 10).capitalize()} {words(where['kernel'], 40)}")
     lines = [f"Measured with {', '.join(parts)}."]
     if where.get("variables"):
-        lines.append("Set: " + " ".join(f"{words(k, 40)}={words(v, 60)}" for k, v in where["variables"].items()))
+        pairs = " ".join(f"{words(k, 40)}={words(v, 60)}" for k, v in where["variables"].items())
+        lines.append(f"Environment variables: {pairs}")
     return lines
 
 
-def tensors(title: str, rows: Iterable[Document], *, shapes: bool = True, folded: bool = False) -> Table:
-    """Tensors or buffers with their sizes and lifetimes, and offsets where there are some."""
+def verdict(plan: Document) -> str:
+    """How good a plan is."""
+    if plan["optimal"]:
+        return "provably minimal"
+    gap = number(plan, "gap")
+    if gap is None:
+        return "not proven minimal"
+    above = f"{format_percent(gap)} above" if gap < 10 else f"{format_times(gap + 1)}"
+    return f"{above} the lower bound" + ("; the search was interrupted" if plan.get("interrupted") else "")
+
+
+def about_order(document: Document) -> str:
+    """What is proven about all orders of the nodes."""
+    search = document.get("order_search")
+    if not search:
+        return "no plan can take less in this order"
+    if search["optimal"]:
+        return "no order of the nodes takes less"
+    return f"no order of the nodes takes less than {format_bytes(search['proven_bound_bytes'])}"
+
+
+def about_graph(document: Document) -> list[str]:
+    """Which graph was looked at, and what shares memory in it."""
+    if not document.get("view"):
+        return []
+    rules = document.get("rules") or {}
+    shared = [text for key, text in (("alias", "views"), ("in_place", "in-place results")) if rules.get(key)]
+    file = f", file {format_bytes(document['file_bytes'])}" if number(document, "file_bytes") is not None else ""
+    how = f"; {' and '.join(shared)} share memory" if shared else ""
+    nodes = format_count(document["nodes"], "node")
+    graph = f"Graph: {words(document['view'], 60)}, {nodes}{file}, {words(document['order'], 40)} order{how}."
+    return [graph, *(words(note) for note in document.get("notes") or ())]
+
+
+def unknown_tensors(tensors: Iterable[Document]) -> tuple[Table, ...]:
+    """Tensors of unknown size by reason, the most frequent reason first."""
+    reasons: dict[str, list[str]] = {}
+    for tensor in tensors:
+        reasons.setdefault(words(tensor.get("reason") or "?"), []).append(tensor["name"])
+    if not reasons:
+        return ()
+    rows = [
+        (Cell(reason), count({"n": len(names)}, "n"), Cell(", ".join(name(each, 30).text for each in names[:2])))
+        for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1]))
+    ]
+    total = format_count(sum(map(len, reasons.values())), "tensor")
+    return (Table(f"Not counted: {total} of unknown size", ("why", "tensors", "for example"), tuple(rows), True),)
+
+
+def tensors(title: str, rows: Iterable[Document], *, folded: bool = False) -> Table:
+    """Tensors or buffers with their sizes and lifetimes, and what else is known of them."""
     rows = list(rows)
-    offsets = any("offset" in row for row in rows)
-    columns = ["tensor", "size", *(["shape", "type"] if shapes else []), "from step", "up to step"]
+    shapes, offsets = any("shape" in row for row in rows), any(row.get("offset") is not None for row in rows)
+    columns = ["tensor", "size", *(["shape", "type"] if shapes else []), "first step", "last step"]
     return Table(
         title,
         (*columns, *(["offset"] if offsets else [])),
@@ -61,9 +143,10 @@ def tensors(title: str, rows: Iterable[Document], *, shapes: bool = True, folded
             (
                 name(row["name"]),
                 size(row, "bytes"),
-                *((Cell(shape(row.get("shape"))), Cell(words(row.get("dtype"), 20))) if shapes else ()),
+                *((Cell(shape(row.get("shape"))), Cell(words(row.get("dtype") or "?", 20))) if shapes else ()),
                 count(row, "lower"),
-                count(row, "upper"),
+                # A lifetime is half open: the step before its end is the last that reads it.
+                count({"upper": row["upper"] - 1}, "upper"),
                 *((size(row, "offset"),) if offsets else ()),
             )
             for row in rows
@@ -81,6 +164,11 @@ def memory_map(document: Document, peak: str, verdict: str) -> tuple[Chart, ...]
         f"{len(document['placement']):,} buffers is a rectangle. The highest reaches {peak}, {verdict}."
     )
     return (Chart("memory map", "Where every buffer lies, and when", alt, document),)
+
+
+def of_limit(peak: int | float | None, limit: int | float) -> str:
+    """How much of a limit a peak takes."""
+    return "" if peak is None or not limit else f"the peak is {percent({'part': peak / limit}, 'part').text} of it"
 
 
 def few(notes: Iterable[str]) -> tuple[str, ...]:

@@ -4,41 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxmem.report.cells import UNKNOWN, Document, known, name, number, percent, seconds, shape, size, times, words
+from onnxmem.report.cells import UNKNOWN, Document, known, listed, number, percent, seconds, size, times, words
+from onnxmem.report.cells import shape as shape_text
 from onnxmem.report.charts.scaling import is_curve, summary
-from onnxmem.report.report import NOT_KNOWN, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_machine, few
-from onnxmem.units import format_bytes
+from onnxmem.report.report import NOT_KNOWN, Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections.common import about_machine, few, shapes_text
+from onnxmem.units import format_bytes, format_count, format_percent
 
-_PLAIN = ("Candidates", "By input")
+_FEW, _SHORT, _FACTS, _ACTIONS = 3, 14, 4, 3
+# Smaller than this, half a spread is not worth a column's width.
+_SPREAD = 0.005
 
 
 def section(document: Document) -> Section:
     """`onnxmem.compare/1`. What is there is shown: candidates that failed have little more than their reason."""
     candidates = document["candidates"]
-    mismatch = _mismatch(document.get("parity") or {})
-    tables = (_rows(document), _breakdowns(candidates), _candidates(candidates), _inputs(candidates), _fits(document))
-    # The rows hold all that the two plain tables hold, with winners.
-    shown = [table for table in tables if table.rows and not (document.get("rows") and table.title in _PLAIN)]
+    names = short_names(candidates)
+    alarm = _mismatch(document.get("parity") or {})
+    advice = [each for each in document.get("advice") or () if each.get("text")]
+    actions = [each for each in advice if number(each, "saving_bytes")]
+    tables = (_candidates(candidates, names), _rows(document, names), _breakdowns(candidates, names),
+              _fits(document, names))  # fmt: skip
     return Section(
-        "Comparison of " + _listed([words(each["name"], 60) for each in candidates]),
-        mismatch or _agreed(document.get("parity") or {}) + _summary(candidates),
-        story=tuple(_advice(document)),
+        "Comparison of " + (listed([words(each["name"], 60) for each in candidates]) or "nothing"),
+        alarm or _summary(document),
         facts=_facts(candidates),
+        actions=tuple(Action(words(each["text"], 600)) for each in actions[:_ACTIONS]),
+        story=tuple(words(each["text"], 600) for each in advice if each not in actions[:_ACTIONS]),
         charts=_charts(document),
-        tables=tuple(shown),
+        tables=tuple(table for table in tables if table.rows),
         notes=few(_notes(document)),
-        alarm=bool(mismatch),
+        alarm=bool(alarm) or not _measured(candidates),
         source=document,
     )
 
 
-def _measured(candidates: list[Document], key: str = "total_rss_bytes") -> list[Document]:
-    return [each for each in candidates if number(each, key) is not None]
+def has_figures(document: Document) -> bool:
+    """Whether there is anything to draw."""
+    return bool(_measured(document["candidates"]))
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "nothing"
+def short_names(candidates: list[Document]) -> dict[str, str]:
+    """How candidates are called in tables: by name while these are few and short, else by letters, explained first."""
+    shown = [each["name"] for each in candidates if not each.get("failure")]
+    if len(shown) <= _FEW and all(len(words(each)) <= _SHORT for each in shown):
+        return {each: words(each) for each in shown}
+    return {each: _letter(number) for number, each in enumerate(shown)}
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number) if number < 26 else f"{_letter(number // 26 - 1)}{_letter(number % 26)}"
+
+
+def _peak(candidate: Document) -> Document:
+    """The largest input at which it ran."""
+    points = [point for point in candidate.get("inputs") or () if number(point, "peak_rss_bytes") is not None]
+    return points[-1] if points else {}
+
+
+def _measured(candidates: list[Document]) -> list[Document]:
+    return sorted((each for each in candidates if _peak(each)), key=lambda each: _peak(each)["peak_rss_bytes"])
 
 
 def _mismatch(parity: Document) -> str:
@@ -46,108 +71,113 @@ def _mismatch(parity: Document) -> str:
     if parity.get("same") is not False:
         return ""
     worst = number(parity, "max_abs")
-    by = "" if worst is None else f" (outputs differ by up to {worst:.3g})"
-    return f"The candidates do not give the same answers{by}: do not choose by the figures below."
+    by = "" if worst is None else f" by up to {worst:.3g}"
+    return f"The answers differ{by}: candidates whose outputs differ are excluded."
 
 
-def _agreed(parity: Document) -> str:
-    """That they do, and how nearly: said before anything else is."""
-    if not parity.get("same") or number(parity, "max_abs") is None:
-        return ""
-    return f"The answers are the same (they differ by at most {parity['max_abs']:.3g}). "
-
-
-def _summary(candidates: list[Document]) -> str:
-    found = sorted(_measured(candidates), key=lambda each: each["total_rss_bytes"])
+def _summary(document: Document) -> str:
+    """Peaks at the same, largest size; then whether the answers agree."""
+    parity, found = document.get("parity") or {}, _measured(document["candidates"])
     if not found:
         return "No candidate could be measured."
-    least, most = found[0], found[-1]
-    if least is most:
-        return f"{words(least['name'], 60)} takes {known(least, 'total_rss_bytes')} (RSS)."
-    return (
-        f"{words(least['name'], 60)} takes {known(least, 'total_rss_bytes')} (RSS), "
-        f"{words(most['name'], 60)} {known(most, 'total_rss_bytes')}."
+    sizes = {str(_peak(each).get("size")) for each in found}
+    at = f" at {words(sizes.pop(), 40)}" if len(sizes) == 1 else ""
+    text = f"Peak memory{at}: " + ", ".join(
+        f"{known(_peak(each), 'peak_rss_bytes')} {words(each['name'], 60)}" for each in (found[0], *found[1:][-1:])
     )
+    if len(found) > 1 and at:
+        least, most = (_peak(found[k])["peak_rss_bytes"] for k in (0, -1))
+        text += f" ({format_percent(1 - least / most)} less)" if least < most else " (the same)"
+    if parity.get("same") and number(parity, "max_abs") is not None:
+        return f"{text}. The answers are the same: they differ by at most {parity['max_abs']:.2g}."
+    return f"{text}. There was nothing to compare the answers with."
 
 
 def _facts(candidates: list[Document]) -> tuple[Fact, ...]:
     return tuple(
-        Fact(words(each["name"], 40), size(each, "total_rss_bytes"), "total RSS") for each in _measured(candidates)[:4]
+        Fact(words(each["name"], 40), size(_peak(each), "peak_rss_bytes"), f"peak RSS at {_shape(_peak(each))}")
+        for each in _measured(candidates)[:_FACTS]
     )
-
-
-def _points(candidates: list[Document]) -> list[tuple[Document, Document]]:
-    return [(each, point) for each in candidates for point in each.get("inputs") or ()]
 
 
 def _charts(document: Document) -> tuple[Chart, ...]:
-    points = [(c, p) for c, p in _points(document["candidates"]) if number(p, "peak_rss_bytes") is not None]
+    points = [(c, p) for c in document["candidates"] for p in c.get("inputs") or ()]
+    points = [(c, p) for c, p in points if number(p, "peak_rss_bytes") is not None]
     if not points:
         return ()
-    listed = ", ".join(f"{words(c['name'], 40)} at {_shape(p)} {known(p, 'peak_rss_bytes')}" for c, p in points)
+    told = ", ".join(f"{words(c['name'], 40)} at {_shape(p)} {known(p, 'peak_rss_bytes')}" for c, p in points)
     if not is_curve(document):
-        return (Chart("sizes", "Peak RSS", f"Bars of peak RSS: {listed}.", document),)
-    about = f"Measured points of peak RSS: {listed}. Lines through them: {'; '.join(summary(document))}."
+        return (Chart("sizes", "Peak RSS", f"Bars of peak RSS: {told}.", document),)
+    about = f"Measured points of peak RSS: {told}. Lines through them: {'; '.join(summary(document))}."
     title = "Peak RSS against input size: points measured, lines fitted, dashed extrapolated"
     return (Chart("sizes", title, about, document),)
-
-
-def _candidates(candidates: list[Document]) -> Table:
-    columns = ("candidate", "files", "loading took", "total RSS", "time to load")
-    rows = tuple(
-        (
-            name(each["name"]),
-            size(each, "file_bytes"),
-            size(each, "load_growth_bytes"),
-            size(each, "total_rss_bytes"),
-            seconds(each, "load_seconds"),
-        )
-        for each in candidates
-    )
-    return Table("Candidates", columns, rows)
-
-
-def _inputs(candidates: list[Document]) -> Table:
-    rows = tuple(
-        (name(each["name"]), Cell(_shape(point)), size(point, "peak_rss_bytes"), seconds(point, "latency_seconds"))
-        for each, point in _points(candidates)
-    )
-    return Table("By input", ("candidate", "input", "peak RSS", "latency"), rows)
 
 
 def _shape(point: Document) -> str:
     found = point.get("shape")
     if isinstance(found, Mapping):
-        return ", ".join(f"{words(key, 30)} {shape(dims)}" for key, dims in found.items())
-    return shape(found) if isinstance(found, list | tuple) else words(found if found is not None else UNKNOWN, 60)
+        return shapes_text(found)
+    if isinstance(found, list | tuple):
+        return shape_text(found)
+    return words(found if found is not None else UNKNOWN, 60)
 
 
-def _rows(document: Document) -> Table:
+def _candidates(candidates: list[Document], names: Mapping[str, str]) -> Table:
+    """What the letters stand for; where names stand for themselves the other tables say it all."""
+    rows = tuple(
+        (Cell(names[each["name"]]), Cell(words(each["name"], 120)), Cell(words(each.get("framework") or "", 40)))
+        for each in candidates
+        if names.get(each["name"], each["name"]) != words(each["name"])
+    )
+    return Table("Candidates", ("", "candidate", "framework"), rows)
+
+
+def _rows(document: Document, names: Mapping[str, str]) -> Table:
     """Who needs less in each respect, and by how much."""
-    names = [each["name"] for each in document["candidates"]]
     rows = []
     for row in document.get("rows") or ():
-        metric = words(row["metric"], 60) + (f", {words(row['size'], 40)}" if row.get("size") else "")
-        show = {"bytes": size, "seconds": seconds}.get(row.get("unit", ""), times)
-        verdict = row.get("verdict") or ("within the noise" if row.get("tied") else "none")
-        winner = words(row["winner"], 60) if row.get("winner") else words(verdict, 40)
-        cells = (show(row.get("values") or {}, candidate) for candidate in names)
-        ratio = times(row, "ratio") if number(row, "ratio") is not None else Cell("–")
-        rows.append((Cell(metric), *cells, Cell(winner), ratio))
-    columns = ("less is better", *(words(each, 40) for each in names), "winner", "next takes")
+        metric = words(row["metric"], 60) + (f" at {words(row['size'], 40)}" if row.get("size") else "")
+        cells = (_value(row, candidate) for candidate in names)
+        ratio = times(row, "ratio") if number(row, "ratio") is not None else Cell("")
+        rows.append((Cell(metric), *cells, Cell(_winner(row, names)), ratio))
+    columns = ("less is better", *names.values(), "winner", "next takes")
     return Table("All figures, medians", columns, tuple(rows))
 
 
-def _breakdowns(candidates: list[Document]) -> Table:
-    """How each candidate's peak came about in one process."""
-    found = {words(each["name"], 40): each["breakdown"] for each in candidates if each.get("breakdown")}
-    steps = dict.fromkeys(part["name"] for parts in found.values() for part in parts)
+def _value(row: Document, candidate: str) -> Cell:
+    """The median, and ± half of the spread where it would show."""
+    show = {"bytes": size, "seconds": seconds}.get(row.get("unit", ""), times)
+    cell = show(row.get("values") or {}, candidate)
+    low, high = (row.get("spread") or {}).get(candidate) or (0, 0)
+    half = (high - low) / 2 / cell.value if cell.value else 0
+    return Cell(f"{cell.text} ±{half:.0%}", cell.value, cell.unit) if half >= _SPREAD else cell
+
+
+def _winner(row: Document, names: Mapping[str, str]) -> str:
+    """Who wins, or why nobody does."""
+    if row.get("winner"):
+        return names.get(row["winner"], words(row["winner"], 40))
+    best = [names.get(each, words(each, 40)) for each in row.get("tied") or ()]
+    some = len(best) < sum(value is not None for value in (row.get("values") or {}).values())
+    if row.get("verdict") == "same":
+        return " = ".join(best) if some else "same"
+    return "–" if not best else f"undecided: {', '.join(best)}" if some else "undecided"
+
+
+def _breakdowns(candidates: list[Document], names: Mapping[str, str]) -> Table:
+    """How each candidate's peak came about."""
+    found = {names.get(each["name"], words(each["name"], 40)): each["breakdown"] for each in candidates
+             if each.get("breakdown")}  # fmt: skip
     by_name = [{part["name"]: part["bytes"] for part in parts} for parts in found.values()]
-    rows = tuple((name(step), *(size(parts, step) for parts in by_name)) for step in steps)
-    return Table("How the peak came about: each step raised it by", ("step", *found), rows)
+    steps = sorted(dict.fromkeys(step for parts in by_name for step in parts), key=lambda step: step == "peak")
+    signs = {"peak": "= ", "initial": ""}
+    rows = tuple(
+        (Cell(signs.get(step, "+ ") + words(step, 60)), *(size(parts, step) for parts in by_name)) for step in steps
+    )
+    return Table("How the peak RSS comes about", ("each step raises it by", *found), rows)
 
 
-def _fits(document: Document) -> Table:
+def _fits(document: Document, names: Mapping[str, str]) -> Table:
     """Peak RSS as a function of the input elements n; what the fit says beyond the measured sizes is marked."""
     fits = document.get("fits") or ()
     beyond = list(dict.fromkeys(each["size"] for fit in fits for each in fit.get("predictions") or ()))
@@ -159,23 +189,19 @@ def _fits(document: Document) -> Table:
         cells = (size(predicted[label], "bytes") if label in predicted else NOT_KNOWN for label in beyond)
         terms = (_per_element(fit, key) for key in powers)
         error = percent({**fit, "unknown": {"left_out_relative_error": "too few sizes"}}, "left_out_relative_error")
-        rows.append((name(fit["candidate"]), size(fit, "constant_bytes"), *terms, error, *cells))
-    marked = (f"at {words(each, 40)}, extrapolated" for each in beyond)
-    columns = ("candidate", "constant", *powers.values(), "error", *marked)
-    return Table("Peak RSS as a function of n, the elements in the inputs", columns, tuple(rows))
+        candidate = names.get(fit["candidate"], words(fit["candidate"], 40))
+        rows.append((Cell(candidate), size(fit, "constant_bytes"), *terms, error, *cells))
+    columns = ("candidate", "constant", *powers.values(), "error", *(f"at {words(each, 40)}*" for each in beyond))
+    star = " (* extrapolated: nothing so large was measured)" if beyond else ""
+    return Table(f"Peak RSS as a function of n, the elements in the inputs{star}", columns, tuple(rows))
 
 
 def _per_element(fit: Document, key: str) -> Cell:
     """Bytes that one more element takes: often less than one."""
     value = number(fit, key)
-    return (
-        NOT_KNOWN if value is None else Cell(format_bytes(value) if value >= 1024 else f"{value:.3g} B", value, "bytes")
-    )
-
-
-def _advice(document: Document) -> list[str]:
-    texts = [each.get("text", "") if isinstance(each, Mapping) else each for each in document.get("advice") or ()]
-    return [words(text, 600) for text in texts if text]
+    if value is None:
+        return NOT_KNOWN
+    return Cell(format_bytes(value) if value >= 1024 else f"{value:.3g} B", value, "bytes")
 
 
 def _notes(document: Document) -> list[str]:
@@ -184,6 +210,34 @@ def _notes(document: Document) -> list[str]:
         reason = each.get("failure") or next((p["failure"] for p in each.get("inputs") or () if p.get("failure")), None)
         if reason:
             notes.append(f"{words(each['name'], 60)} could not be measured: {words(reason)}")
+    notes += _differences(document.get("parity") or {})
     for twin, model in (document.get("exported") or {}).items():
         notes.append(f"{words(twin, 60)} was exported from {words(model, 60)} on the way.")
-    return notes + about_machine(document)
+    given = document.get("conditions") or {}
+    if given.get("runs"):
+        limit = given.get("repeat_limit")
+        repeated = format_count(given.get("repeat", 1), "fresh process", "fresh processes")
+        runs = f"1 + {given['runs']} runs in each"
+        notes.append(f"Medians of at least {repeated} per size, in turns, {runs}; ± is half the spread. Memory is RSS.")
+        if limit is not None and limit < 3:
+            notes.append("With fewer than 3 repetitions hardly anything is decided: see --repeat.")
+    assumed = {**next((size.get("assumed") or {} for size in document.get("sizes") or ()), {})}
+    if assumed:
+        pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
+        notes.append(f"Assumed: {pairs}. Set it with --dim or --shape.")
+    frameworks = dict.fromkeys(words(e["framework"], 40) for e in document["candidates"] if e.get("framework"))
+    return [*notes, f"Frameworks: {', '.join(frameworks)}." if frameworks else "", *about_machine(document)]
+
+
+def _differences(parity: Document) -> list[str]:
+    """The worst of each candidate whose outputs differ, and from what."""
+    worst: dict[str, str] = {}
+    for each in parity.get("differences") or ():
+        if not each["same"]:
+            how = words(each.get("reason") or f"differs by {each['max_abs']:.3g}, relative {each['max_rel']:.3g}")
+            where = f"at {words(each['size'], 40)}, output '{words(each['output'], 40)}'"
+            worst.setdefault(each["candidate"], f"{words(each['candidate'], 60)} {where}: {how}.")
+    if worst:
+        reference = words(parity.get("reference") or "?", 60)
+        worst[""] = f"The reference is {reference}, the tolerance {parity.get('tolerance', 0):g}."
+    return list(worst.values())

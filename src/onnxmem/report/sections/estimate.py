@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, count, known, name, number, percent, seconds, size, words, yes_no
-from onnxmem.report.report import Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_inputs, few, memory_map, model, tensors
-from onnxmem.units import format_bytes
+from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, size, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections.common import (
+    about_graph,
+    about_inputs,
+    about_order,
+    command,
+    few,
+    memory_map,
+    model,
+    tensors,
+    unknown_tensors,
+    verdict,
+)
+from onnxmem.units import format_bytes, format_count, format_percent
 
-_SHOWN = 15
+_SHOWN = 10
+_LONGEST_FORMULA = 300
 
 
 def section(document: Document) -> Section:
@@ -20,38 +32,49 @@ def section(document: Document) -> Section:
         f"Estimate of {model(document)}",
         _summary(document, best),
         facts=_facts(document, best),
+        actions=_actions(document, best),
         charts=_charts(document, best),
-        tables=_tables(document),
+        tables=tuple(table for table in _tables(document) if table.rows),
         notes=few(_notes(document)),
         source=document,
     )
 
 
 def _summary(document: Document, best: Document | None) -> str:
-    activations = document["activations"]
-    start = f"{model(document)} has {known(document, 'weights_bytes')} of weights"
+    weights = known(document, "weights_bytes")
     if best is None:
-        return f"{start}."
-    naive, peak = number(activations, "naive_bytes") or 0, number(best, "peak_bytes") or 0
-    text = f"{start}, and its activations fit into {format_bytes(peak)}"
-    if peak and naive > peak:
-        text += f", {naive / peak:.1f} times less than the {format_bytes(naive)} they are without reuse"
-    return text + (": provably no plan takes less in this order." if best["optimal"] else ".")
+        return f"{model(document)} has {weights} of weights."
+    naive, peak = number(document["activations"], "naive_bytes") or 0, number(best, "peak_bytes") or 0
+    reuse = f", {format_percent(1 - peak / naive)} less than without reuse" if peak < naive else ""
+    minimal = "; provably no plan takes less in this order" if best["optimal"] else ""
+    return f"{model(document)} needs {weights} for weights and {format_bytes(peak)} for activations{reuse}{minimal}."
 
 
 def _facts(document: Document, best: Document | None) -> tuple[Fact, ...]:
     activations = document["activations"]
     facts = [Fact("weights", size(document, "weights_bytes"), "as they lie in memory")]
     if best is not None:
-        how = "proven optimal" if best["optimal"] else "the best plan found"
-        facts.append(
-            Fact("activations, planned", size(best, "peak_bytes"), f"strategy {words(best['name'], 40)}, {how}")
-        )
-    facts += [
-        Fact("lower bound", size(activations, "lower_bound_bytes"), "alive at once: no plan can be smaller"),
-        Fact("activations, no reuse", size(activations, "naive_bytes"), f"{activations['count']:,} buffers"),
-    ]
-    return tuple(facts)
+        how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
+        facts.append(Fact("activations, planned", size(best, "peak_bytes"), how))
+    buffers = format_count(activations["count"], "buffer")
+    return (
+        *facts,
+        Fact("lower bound", size(activations, "lower_bound_bytes"), f"alive at once; {about_order(document)}"),
+        Fact("activations, no reuse", size(activations, "naive_bytes"), f"{buffers}, none ever reused"),
+    )
+
+
+def _actions(document: Document, best: Document | None) -> tuple[Action, ...]:
+    actions = []
+    if best is not None and number(best, "peak_bytes"):
+        run = "Run it inside this plan, and measure what that takes"
+        actions.append(Action(run, command=command(document, "measure", "--mode", "planned")))
+    if not document.get("order_search"):
+        order = "See whether another order of the nodes needs less"
+        actions.append(Action(order, command=command(document, "plan", "--order", "best")))
+    if wasted := number(document["weights"], "duplicate_bytes"):
+        actions.append(Action("Store equal weights once", format_bytes(wasted)))
+    return tuple(actions)
 
 
 def _charts(document: Document, best: Document | None) -> tuple[Chart, ...]:
@@ -72,58 +95,54 @@ def _charts(document: Document, best: Document | None) -> tuple[Chart, ...]:
         "seconds": best["seconds"],
         "proven_bound_bytes": best["peak_bytes"] if best["optimal"] else activations["lower_bound_bytes"],
     }
-    return (
-        bars,
-        *memory_map(
-            plan, known(best, "peak_bytes"), "which is optimal" if best["optimal"] else "which may not be optimal"
-        ),
-    )
+    return (bars, *memory_map(plan, known(best, "peak_bytes"), verdict(best)))
 
 
 def _tables(document: Document) -> tuple[Table, ...]:
     activations = document["activations"]
     peak = activations["peak"]
-    where = f"Alive at the peak: step {peak['step']}" + (f", {words(peak['node'], 60)}" if peak["node"] else "")
-    strategies = Table(
-        "Strategies",
-        ("strategy", "peak", "above the bound", "optimal", "time to plan"),
-        tuple(
-            (name(p["name"]), size(p, "peak_bytes"), percent(p, "gap"), yes_no(p["optimal"]), seconds(p, "seconds"))
-            for p in activations["strategies"]
-        ),
+    strategies = tuple(
+        (name(plan["name"]), size(plan, "peak_bytes"), Cell(verdict(plan)), seconds(plan, "seconds"))
+        for plan in activations["strategies"]
     )
-    tables = [strategies] if strategies.rows else []
+    node = f", {words(peak['node'], 60)}" if peak["node"] else ""
+    more = len(peak["tensors"]) - _SHOWN
+    where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
+    return (
+        Table("Strategies", ("strategy", "peak", "how good", "time to plan"), strategies),
+        *_formula(document),
+        tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
+                peak["tensors"][:_SHOWN]),
+        tensors("Largest tensors", (activations.get("largest") or ())[:_SHOWN]),
+        *unknown_tensors(activations["unknown"]),
+    )  # fmt: skip
+
+
+def _formula(document: Document) -> list[Table]:
+    """The peak as a function of free dimensions, and what it says about useful sizes."""
+    formula, found = document.get("formula"), []
+    if formula and formula.get("pieces") and len(formula["peak_bytes"]) <= _LONGEST_FORMULA:
+        rows = tuple((Cell(words(p["bytes"])), count(p, "from"), count(p, "to")) for p in formula["pieces"])
+        title = f"Peak for any size, in bytes before alignment ({words(formula['holds_for'])})"
+        found.append(Table(title, ("whichever is largest", "from", "to"), rows).without_empty_columns())
     if document.get("table"):
         dims = list(document["table"][0]["dims"])
-        rows = tuple((*(count(row["dims"], dim) for dim in dims), size(row, "peak_bytes")) for row in document["table"])
-        tables.append(Table("At other sizes", (*(words(dim, 30) for dim in dims), "peak of activations"), rows))
-    if peak["tensors"]:
-        tables.append(tensors(where, peak["tensors"][:_SHOWN]))
-    if activations["unknown"]:
-        tables.append(
-            Table(
-                "Not counted: tensors of unknown size",
-                ("tensor", "why"),
-                tuple((name(each["name"]), Cell(words(each["reason"]))) for each in activations["unknown"][:_SHOWN]),
-            )
-        )
-    return tuple(tables)
+        sizes = tuple((*(count(row["dims"], d) for d in dims), size(row, "peak_bytes")) for row in document["table"])
+        found.append(Table("At other sizes", (*(words(dim, 30) for dim in dims), "peak of activations"), sizes))
+    return found
 
 
 def _notes(document: Document) -> list[str]:
-    activations, formula = document["activations"], document.get("formula")
-    notes = about_inputs(document)
-    notes.append(
-        f"Graph: {words(document['view'], 60)}, {document['nodes']:,} nodes, {words(document['order'], 40)} order."
-    )
-    if formula:
-        notes.append(f"Peak for any size, in bytes: {words(formula['peak_bytes'])}, for {words(formula['holds_for'])}.")
+    formula, notes = document.get("formula"), about_inputs(document) + about_graph(document)
+    if formula and len(formula["peak_bytes"]) > _LONGEST_FORMULA:
+        pieces = format_count(len(formula.get("general") or ()), "expression")
+        notes.append(f"The peak for any size is the largest of {pieces}; --json has them.")
     if document.get("formula_note"):
-        notes.append(f"{words(document['formula_note'])}.")
-    more = len(activations["peak"]["tensors"]) - _SHOWN
-    if more > 0:
-        notes.append(f"{more} smaller tensors are alive at the peak, too; the JSON lists them.")
-    wasted = number(document["weights"], "duplicate_bytes")
-    if wasted:
-        notes.append(f"{format_bytes(wasted)} of weights are stored more than once.")
-    return notes + [words(note) for note in document.get("notes") or ()]
+        notes.append(sentence(document["formula_note"]))
+    if document["activations"].get("placement_note"):
+        notes.append(sentence(document["activations"]["placement_note"]))
+    if wasted := number(document["weights"], "duplicate_bytes"):
+        groups = document["weights"].get("duplicates") or ()
+        first = f", first {', '.join(name(each, 30).text for each in groups[0]['names'][:3])}" if groups else ""
+        notes.append(f"{format_bytes(wasted)} of weights are stored more than once{first}.")
+    return notes

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, format_seconds, known, name, number, reasons, seconds, size, words
-from onnxmem.report.report import Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_inputs, about_machine, few, model
-from onnxmem.units import format_bytes
+from onnxmem.report.cells import Document, known, listed, name, number, reasons, seconds, sentence, size, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections.common import about_inputs, about_machine, command, few, model, of_limit
+from onnxmem.report.sections.peak_parts import parts_table, peak_parts
+from onnxmem.units import format_bytes, format_count, format_percent, format_seconds
 
 _NODES = 10
 _WORTH = 2**20 // 20
+# Less than this is not worth a change.
+_SAVING = 2**20
 _COLUMNS = (
-    ("RSS at its end", "rss_bytes"),
+    ("RSS", "rss_bytes"),
     ("peak RSS", "peak_rss_bytes"),
     ("anonymous", "anon_bytes"),
-    ("file-backed", "file_bytes"),
+    ("file", "file_bytes"),
     ("PSS", "pss_bytes"),
     ("USS", "uss_bytes"),
+    ("virtual", "virtual_bytes"),
 )
 # The borders at which it is worth asking what the memory is: before the model, with it, in use, and after it.
 _BORDERS = ("import", "load", "steady runs", "release", "trim")
-
-
+_RUNTIME = (
+    ("weights", "weights_bytes", "that kernels read as they are"),
+    ("packed weights", "packed_bytes", "in the arena before the first node, with small constants"),
+    ("arena held", "arena_held_bytes", "taken from the system"),
+    ("arena in use", "arena_peak_bytes", "at most since the session began, packed weights included"),
+)
 # How runs were served.
 _SERVED = (
     ("runs_recorded", "recorded"),
-    ("runs_replayed", "inside it"),
-    ("runs_deviated", "deviated"),
+    ("runs_replayed", "inside the plan"),
+    ("runs_deviated", "deviating from it"),
     ("runs_from_heap", "from the heap"),
 )
+_ENDINGS = {"out of memory": "ran out of memory", "killed": "was killed"}
 
 
 def section(document: Document) -> Section:
     """`onnxmem.measure/1`."""
     failed = document["verdict"]["kind"] != "ok"
+    tables = (parts_table([(how_run(document), document)]), _phases(document), _kinds(document), _runtime(document),
+              _nodes(document))  # fmt: skip
     return Section(
         f"{label(document)}, measured",
-        _ending(document) if failed else _summary(document),
+        f"The process {ending(document)}" if failed else _summary(document),
         facts=_facts(document),
+        actions=_actions(document),
         charts=_charts(document),
-        tables=tuple(table for table in (_phases(document), _kinds(document), _nodes(document)) if table.rows),
+        tables=tuple(table for table in tables if table.rows),
         notes=few(_notes(document)),
         alarm=failed,
         source=document,
@@ -62,65 +74,108 @@ def peak(document: Document) -> Document:
     return max(phases, key=lambda phase: phase["peak_rss_bytes"], default={})
 
 
+def limit(document: Document) -> int | float | None:
+    """The memory limit it was given, in bytes."""
+    return number(document.get("memory_limit") or {}, "bytes")
+
+
+def ending(document: Document) -> str:
+    """How, where and why a process ended early, for a sentence that begins with "The process"."""
+    verdict, given = document["verdict"], limit(document)
+    how = _ENDINGS.get(verdict["kind"], words(verdict["kind"], 30))
+    within = f" within the limit of {format_bytes(given)}" if given and verdict["kind"] == "out of memory" else ""
+    where = f" in phase '{words(verdict['phase'], 30)}'" if verdict.get("phase") else ""
+    return f"{how}{within}{where}: {words(verdict.get('message') or 'no message')}"
+
+
 def how_planned(planned: Document) -> str:
     """How good the plan was and how runs were served, or why there was none: the document's `planned` in words."""
     if planned["reason"]:
-        return f"Not planned, it ran as {planned['loaded_mode']}: {planned['reason']}"
+        return f"Not planned, it ran as {words(planned['loaded_mode'], 30)}: {words(planned['reason'])}"
     plan, bound = planned["plan_bytes"], planned["lower_bound_bytes"]
-    if plan is None or bound is None:
-        return ", ".join(["no plan was made", *planned["notes"]])
-    words = ["provably minimal" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
-    for key, what in _SERVED:
-        words += [f"{planned[key]} {what}"] if planned[key] else []
-    return ", ".join(words + list(planned["notes"]))
+    text = ["no plan was made"]
+    if plan and bound is not None:
+        text = ["provably minimal" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
+    served = [f"{planned[key]:,} {what}" for key, what in _SERVED if planned[key]]
+    return "; ".join([*text, *([f"runs: {', '.join(served)}"] if served else []), *map(words, planned["notes"])])
 
 
 def _summary(document: Document) -> str:
-    text = f"Loading took {known(document, 'load_growth_bytes')} and running {known(document, 'run_growth_bytes')} more"
-    latency = number(document, "latency_seconds")
-    return text + (f"; one run takes {format_seconds(latency)}." if latency is not None else ".")
-
-
-def _ending(document: Document) -> str:
-    verdict = document["verdict"]
-    where = f" in phase '{words(verdict['phase'], 30)}'" if verdict.get("phase") else ""
-    return f"It ended early, {words(verdict['kind'], 30)}{where}: {words(verdict.get('message') or 'no message')}"
+    highest, latency = peak(document), number(document, "latency_seconds")
+    parts = [f"Peak memory: {known(highest, 'peak_rss_bytes')}"] if highest else []
+    parts.append(f"loading took {known(document, 'load_growth_bytes')}")
+    parts.append(f"running {known(document, 'run_growth_bytes')}")
+    text = ", ".join(parts) if not highest else f"{parts[0]}; {', '.join(parts[1:])}"
+    return f"{text[:1].upper()}{text[1:]}" + (f"; one run takes {format_seconds(latency)}." if latency else ".")
 
 
 def _facts(document: Document) -> tuple[Fact, ...]:
-    highest = peak(document)
+    highest, given = peak(document), limit(document)
+    height = number(highest, "peak_rss_bytes")
     facts = [
+        Fact("peak RSS", size(highest, "peak_rss_bytes"), f"in phase '{words(highest.get('name', '?'), 30)}'"),
         Fact("loading took", size(document, "load_growth_bytes"), "peak RSS while loading − RSS before"),
         Fact("running took", size(document, "run_growth_bytes"), "peak RSS in all runs − RSS before the first"),
-        Fact("peak RSS", size(highest, "peak_rss_bytes"), f"in phase '{words(highest.get('name', '?'), 30)}'"),
     ]
+    if document["verdict"]["kind"] != "ok":
+        facts = [fact for fact in facts if fact.cell.value is not None]
+    if given is not None:
+        by = document["memory_limit"].get("enforced_by")
+        about = "; ".join(
+            text for text in (of_limit(height, given), f"enforced by {words(by, 30)}" if by else "") if text
+        )
+        facts.insert(1, Fact("limit", size(document["memory_limit"], "bytes"), about))
     planned = document.get("planned")
-    if planned and not planned["reason"]:
-        facts.append(Fact("its plan takes", size(planned, "plan_bytes"), words(how_planned(planned))))
-    spread = document.get("latency_spread_seconds")
+    if planned and not planned["reason"] and planned["plan_bytes"]:
+        facts.append(Fact("plan", size(planned, "plan_bytes"), words(how_planned(planned))))
     if number(document, "latency_seconds") is not None:
-        middle = f"median; {format_seconds(spread['min'])} to {format_seconds(spread['max'])}" if spread else "median"
-        facts.append(Fact("latency", seconds(document, "latency_seconds"), middle))
-    facts.append(Fact("model files", size(document, "file_bytes"), "external weights included, if there are any"))
+        facts.append(Fact("latency", seconds(document, "latency_seconds"), _spread_of_latency(document)))
     return tuple(facts)
+
+
+def _spread_of_latency(document: Document) -> str:
+    spread, runs = document.get("latency_spread_seconds"), len(document.get("latencies_seconds") or ())
+    median = f"median of {format_count(runs, 'run')}" if runs else "median"
+    return f"{median}, {format_seconds(spread['min'])} to {format_seconds(spread['max'])}" if spread else median
+
+
+def _actions(document: Document) -> tuple[Action, ...]:
+    """What may take less, the largest saving first; none is promised that was not measured."""
+    mode, runtime, found = document["scenario"]["mode"], document.get("runtime") or {}, []
+    ran, used = number(document, "run_growth_bytes"), number(runtime, "arena_peak_bytes")
+    if mode not in ("planned",):
+        saving = 0 if ran is None or used is None else ran - (used - (number(runtime, "packed_bytes") or 0))
+        found.append((saving, "Run it inside its plan", command(document, "measure", "--mode", "planned")))
+    copies = sum(number(runtime, key) or 0 for key in ("weights_bytes", "packed_bytes"))
+    if document["verdict"]["kind"] != "ok":
+        found.append((0, "Estimate what it needs, without running it", command(document, "estimate")))
+    elif mode in ("stock", "tuned", "planned") and copies:
+        text = "Share its weights between processes, if several run it"
+        found.append((copies, f"{text}: one copy less for each", command(document, "pack", "-o", "package")))
+    ranked = sorted(found, key=lambda each: -each[0])
+    return tuple(Action(text, f"up to {format_bytes(saving)}" if saving >= _SAVING else "", do)
+                 for saving, text, do in ranked if saving >= _SAVING or not saving)  # fmt: skip
 
 
 def _charts(document: Document) -> tuple[Chart, ...]:
     if not document["phases"]:
         return ()
-    listed = ", ".join(
-        f"{words(phase['name'], 30)} {known(phase, 'peak_rss_bytes', 'unknown')}" for phase in document["phases"]
-    )
-    alt = f"Resident memory over time, split into anonymous and file-backed, and its peak in each phase: {listed}."
-    return (Chart("timeline", "Resident memory over time and by phase", alt, document),)
+    phases = ", ".join(f"{words(p['name'], 30)} {known(p, 'peak_rss_bytes', 'unknown')}" for p in document["phases"])
+    alt = f"Resident memory over time, split into anonymous and file-backed, and its peak in each phase: {phases}."
+    timeline = Chart("timeline", "Resident memory over time and by phase", alt, document)
+    return (*peak_parts([(how_run(document), document)]), timeline)
 
 
 def _phases(document: Document) -> Table:
     rows = []
     for phase in _seen(document):
         title = words(phase["name"], 30) + ("" if phase.get("completed", True) else " (not completed)")
-        rows.append((Cell(title), *(size(phase, key) for _, key in _COLUMNS), seconds(phase, "seconds")))
-    return Table("Phases", ("phase", *(title for title, _ in _COLUMNS), "time"), tuple(rows))
+        cells = [size(phase, key) for _, key in _COLUMNS]
+        if not phase.get("peak_exact", True) and cells[1].value is not None:
+            cells[1] = Cell(f"~{cells[1].text}", cells[1].value, cells[1].unit)
+        rows.append((Cell(title), *cells, seconds(phase, "seconds")))
+    columns = ("at its end", *(title for title, _ in _COLUMNS), "time")
+    return Table("Phases", columns, tuple(rows)).without_empty_columns()
 
 
 def _seen(document: Document) -> list[Document]:
@@ -144,10 +199,17 @@ def _kinds(document: Document) -> Table:
     return Table("What is resident (RSS) at the end of each phase", ("kind", *found), tuple(rows))
 
 
+def _runtime(document: Document) -> Table:
+    runtime = document.get("runtime") or {}
+    rows = ((Cell(title), size(runtime, key), Cell(about)) for title, key, about in _RUNTIME if number(runtime, key))
+    title = "ONNX Runtime's own figures, from a separate run without memory pattern"
+    return Table(title, ("", "size", "what it is"), tuple(rows))
+
+
 def _nodes(document: Document) -> Table:
     runtime = document.get("runtime") or {}
-    blamed = {node: place for place, node in enumerate(runtime.get("blamed") or ())}
-    nodes = [node for node in runtime.get("nodes") or () if node["name"] in blamed]
+    largest = {node: place for place, node in enumerate(runtime.get("blamed") or ())}
+    nodes = [node for node in runtime.get("nodes") or () if node["name"] in largest]
     rows = tuple(
         (
             name(node["name"]),
@@ -157,28 +219,66 @@ def _nodes(document: Document) -> Table:
             size(node, "in_use_bytes"),
             seconds(node, "seconds"),
         )
-        for node in sorted(nodes, key=lambda node: blamed[node["name"]])[:_NODES]
+        for node in sorted(nodes, key=lambda node: largest[node["name"]])[:_NODES]
     )
-    return Table("Nodes that take most", ("node", "operator", "outputs", "scratch", "in use after", "time"), rows)
+    return Table("Largest nodes", ("node", "operator", "outputs", "scratch", "in use after", "time"), rows)
 
 
 def _notes(document: Document) -> list[str]:
-    notes = about_inputs(document)
-    if (planned := document.get("planned")) and planned["reason"]:
-        notes.insert(0, words(how_planned(planned)) + ".")
-    runs, repeats = document["scenario"].get("runs"), len(document.get("repeats") or ())
+    notes, scenario = about_inputs(document), document["scenario"]
+    if (planned := document.get("planned")) and (planned["reason"] or not planned["plan_bytes"]):
+        notes.insert(0, sentence(how_planned(planned)))
+    runs, repeats = scenario.get("runs"), len(document.get("repeats") or ())
     if runs:
         processes = f"in {repeats} fresh processes" if repeats > 1 else "in a fresh process"
-        notes.append(f"Run once and then {runs} times more, {processes}.")
+        notes.append(f"Run once, and then {format_count(runs, 'time')} more, {processes}.")
+    settings = {**(scenario.get("options") or {}), **(scenario.get("config") or {})}
+    if settings:
+        notes.append(f"Options: {', '.join(f'{words(k, 60)}={words(v, 40)}' for k, v in settings.items())}.")
+    notes += _spreads(document)
+    digest = document.get("outputs_sha256")
+    notes.append(f"Outputs: SHA-256 {words(digest[:12], 12)}…, the same in all runs." if digest else "")
+    notes.append(f"Model files: {known(document, 'file_bytes')}, external weights included.")
+    groups = [value for phase in document["phases"] if (value := number(phase, "cgroup_peak_bytes"))]
+    if groups:
+        notes.append(f"Control group: memory.peak {format_bytes(max(groups))}, all its processes and page cache.")
+    return [*notes, *about_machine(document), *_instrument(document), *_missing(document)]
+
+
+def _spreads(document: Document) -> list[str]:
     spreads = [
         f"{words(phase['name'], 30)} {format_bytes(spread[1] - spread[0])}"
         for phase in document["phases"]
         if (spread := (phase.get("spread") or {}).get("peak_rss_bytes"))
     ]
-    if spreads:
-        notes.append(f"Spread of peak RSS between repetitions: {', '.join(spreads)}.")
-    notes += about_machine(document)
+    return [f"Spread of peak RSS between repetitions: {', '.join(spreads)}."] if spreads else []
+
+
+def _instrument(document: Document) -> list[str]:
+    """What measuring itself took."""
+    overhead, timeline = document.get("overhead") or {}, document.get("timeline") or ()
+    if not overhead:
+        return []
+    watched = timeline[-1]["seconds"] if timeline else 0
+    share = overhead["sampler_seconds"] / watched if watched else 0.0
+    return [
+        f"Measuring took {known(overhead, 'child_bytes')} of the process; {overhead['readings']} readings took "
+        f"{format_seconds(overhead['reading_seconds'])} between phases; sampling {format_percent(share)} of one core."
+    ]
+
+
+def _missing(document: Document) -> list[str]:
+    """Why a figure is missing or only sampled; each reason once."""
+    sampled = dict.fromkeys(
+        words(phase["peak_method"])
+        for phase in _seen(document)
+        if not phase.get("peak_exact", True) and phase.get("peak_method") and phase.get("peak_rss_bytes") is not None
+    )
     missing = reasons(document)
     for phase in _seen(document):
         missing |= reasons(phase, *(key for _, key in _COLUMNS))
-    return notes + [f"Not known: {reason}." for reason in missing]
+    unknown = [sentence(f"not known: {listed([reason])}") for reason in missing]
+    nodes = [
+        sentence(f"figures by node are not known: {why}") for why in reasons(document.get("runtime") or {}, "nodes")
+    ]
+    return [*(f"~ {method}." for method in sampled), *unknown, *nodes]

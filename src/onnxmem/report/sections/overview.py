@@ -4,71 +4,144 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxmem.report.cells import Document, format_percent, known, number, seconds, size, words
-from onnxmem.report.report import Cell, Chart, Section, Table
-from onnxmem.report.sections.measure import how_run, label, peak
-from onnxmem.units import format_bytes
+from onnxmem.report.cells import Document, known, listed, number, seconds, size, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections.common import shapes_text
+from onnxmem.report.sections.measure import how_run, label, limit, peak
+from onnxmem.report.sections.peak_parts import parts_table, peak_parts
+from onnxmem.units import format_bytes, format_percent
 
-MEASURED = "onnxmem.measure/1"
+MEASURED, ESTIMATED = "onnxmem.measure/1", "onnxmem.estimate/1"
 _NONE = Cell("–")
 _NOISE = 0.95
 """Nearer to each other than this, nobody is named the smaller."""
+_FACTS = 5
 
 
 def overview(documents: Sequence[Document]) -> Section | None:
     """Measurements beside each other, and beside the estimate of the same model; None if there are not two of them."""
     measured = [document for document in documents if document["schema"] == MEASURED]
-    expected = [document for document in documents if document["schema"] == "onnxmem.estimate/1"]
-    models = {document["model"] for document in measured}
-    if len(expected) != 1 or not expected[0]["activations"]["strategies"] or models != {expected[0]["model"]}:
+    expected = [d for d in documents if d["schema"] == ESTIMATED and d["activations"]["strategies"]]
+    if len(expected) != 1 or not measured or differences([*measured, expected[0]]):
         expected = []
     if not measured or len(measured) + len(expected) < 2:
         return None
-    names = labels(measured)
-    bars = [_expected(document) for document in expected]
-    bars += [{"name": name, **document} for name, document in zip(names, measured, strict=True)]
-    rows = [_estimate_row(bar) for bar in bars[: len(expected)]]
-    rows += [_measured_row(name, document) for name, document in zip(names, measured, strict=True)]
-    listed = ", ".join(
-        f"{bar['name']} {known(bar, 'load_growth_bytes', 'unknown')} and {known(bar, 'run_growth_bytes', 'unknown')}"
-        for bar in bars
-    )
+    names, different = labels(measured), [*differences(measured), *conditions(measured)]
+    named = list(zip(names, measured, strict=True))
     return Section(
         "At a glance",
-        _summary(names, measured, bars[: len(expected)]),
-        story=tuple(filter(None, [stock_against_planned(measured)])),
-        charts=(Chart("side by side", "What loading and running take", f"Two bars each: {listed}.", {"bars": bars}),),
-        tables=(
-            Table(
-                "Side by side",
-                ("result", "loading takes", "running takes", "peak RSS", "latency", "ended"),
-                tuple(rows),
-            ),
-        ),
+        _not_comparable(different) if different else _summary(named, expected),
+        facts=_facts(named),
+        actions=() if different else _actions(named),
+        story=() if different else tuple(filter(None, [stock_against_planned(measured)])),
+        charts=() if differences(measured) else _charts(named, expected),
+        tables=(_table(named, expected), *([] if differences(measured) else [parts_table(named)])),
         notes=_notes(measured, estimated=bool(expected)),
+        alarm=bool(different),
     )
+
+
+def differences(documents: Sequence[Document]) -> list[str]:
+    """In what results are not about the same thing: the model or its inputs."""
+    found = []
+    if len({document["model"] for document in documents}) > 1:
+        found.append("models")
+    elif len({number(document, "file_bytes") for document in documents}) > 1:
+        found.append("versions of the model")
+    if not found and len({_inputs(document) for document in documents}) > 1:
+        found.append("input shapes")
+    return found
+
+
+def conditions(documents: Sequence[Document]) -> list[str]:
+    """In what the machines, or the software on them, differ."""
+    environments = [document.get("environment") or {} for document in documents]
+    keys = dict.fromkeys(key for environment in environments for key in environment)
+    return [words(key, 30) for key in keys if any(e.get(key) != environments[0].get(key) for e in environments[1:])]
+
+
+def labels(documents: Sequence[Document]) -> list[str]:
+    """A name for each measurement: the mode, model and shapes where they differ, a number if that is not enough."""
+    different = differences(documents)
+    names = [label(d) if "models" in different else how_run(d) for d in documents]
+    if "input shapes" in different:
+        names = [f"{n}, {_inputs(d)}" for n, d in zip(names, documents, strict=True)]
+    return [n if names.count(n) == 1 else f"{n} ({names[: k + 1].count(n)})" for k, n in enumerate(names)]
 
 
 def stock_against_planned(documents: Sequence[Document]) -> str:
     """What running inside the plan saves, in one sentence; empty if not both were measured to the end."""
     found = {how_run(document): document for document in documents if document["verdict"]["kind"] == "ok"}
-    if not {"stock", "planned"} <= found.keys() or len({document["model"] for document in documents}) > 1:
+    if not {"stock", "planned"} <= found.keys() or differences(documents):
         return ""
     stock, planned = found["stock"], found["planned"]
     before, after = number(stock, "run_growth_bytes"), number(planned, "run_growth_bytes")
     if not before or not after:
         return ""
-    less = "" if after > before * _NOISE else f": {before / after:.1f} times less"
+    less = "" if after > before * _NOISE else f" ({format_percent(1 - after / before)} less)"
     same = stock.get("outputs_sha256") == planned.get("outputs_sha256") is not None
-    outputs = "with the same outputs, bit for bit" if same else "but the outputs are not equal bit for bit"
-    return f"To run it, stock grows by {format_bytes(before)}, planned by {format_bytes(after)}{less}, {outputs}."
+    outputs = "The outputs are equal, bit for bit." if same else "The outputs are not equal bit for bit."
+    return f"Running took {format_bytes(after)} planned, {format_bytes(before)} stock{less}. {outputs}"
 
 
-def labels(documents: Sequence[Document]) -> list[str]:
-    """A name for each measurement: the mode, with the model where there are several; numbered if that is not enough."""
-    models = {document["model"] for document in documents}
-    names = [how_run(d) if len(models) == 1 else label(d) for d in documents]
-    return [n if names.count(n) == 1 else f"{n} ({names[: k + 1].count(n)})" for k, n in enumerate(names)]
+def _inputs(document: Document) -> str:
+    return shapes_text(document.get("inputs") or {})
+
+
+def _not_comparable(different: Sequence[str]) -> str:
+    what = "differs" if len(different) == 1 and not different[0].endswith("s") else "differ"
+    return f"These results cannot be compared: their {listed(different)} {what}. They are only listed."
+
+
+def _summary(named: Sequence[tuple[str, Document]], expected: Sequence[Document]) -> str:
+    peaks = _peaks(named)
+    if len(peaks) > 1:
+        (least, small), (most, large) = min(peaks), max(peaks)
+        both = f"Peak memory: {format_bytes(least)} {small}, {format_bytes(most)} {large}"
+        about = "about the same" if least > most * _NOISE else f"{format_percent(1 - least / most)} less"
+        return f"{both} ({about})."
+    if peaks and expected:
+        name, document = next((n, d) for n, d in named if n == peaks[0][1])
+        plan = known(_expected(expected[0]), "run_growth_bytes")
+        return (
+            f"Running took {known(document, 'run_growth_bytes')} {name}; the best plan of its activations takes {plan}."
+        )
+    return f"{len(named) + len(expected)} results side by side."
+
+
+def _peaks(named: Sequence[tuple[str, Document]]) -> list[tuple[int | float, str]]:
+    """Of those that ran to the end: one that ended early took little, and that is no merit."""
+    ended = [(name, document) for name, document in named if document["verdict"]["kind"] == "ok"]
+    return [(value, name) for name, document in ended if (value := number(peak(document), "peak_rss_bytes"))]
+
+
+def _facts(named: Sequence[tuple[str, Document]]) -> tuple[Fact, ...]:
+    return tuple(
+        Fact(f"peak, {name}", size(peak(d), "peak_rss_bytes"), f"load {known(d, 'load_growth_bytes')}, "
+             f"run {known(d, 'run_growth_bytes')}" + ("" if d["verdict"]["kind"] == "ok" else "; did not finish"))
+        for name, d in named[:_FACTS]
+    )  # fmt: skip
+
+
+def _actions(named: Sequence[tuple[str, Document]]) -> tuple[Action, ...]:
+    peaks = _peaks(named)
+    if len(peaks) < 2 or min(peaks)[0] > max(peaks)[0] * _NOISE:
+        return ()
+    least, name = min(peaks)
+    best = next(document for other, document in named if other == name)
+    mode = words(best["scenario"]["mode"], 30)
+    session = f'onnxmem.InferenceSession("{words(best["model"], 80)}", mode="{mode}")'
+    return (Action(f"Run it {name}", format_bytes(max(peaks)[0] - least), session),)
+
+
+def _charts(named: Sequence[tuple[str, Document]], expected: Sequence[Document]) -> tuple[Chart, ...]:
+    bars: list[Document] = [*map(_expected, expected), *({"name": name, **document} for name, document in named)]
+    told = ", ".join(
+        f"{bar['name']} {known(bar, 'load_growth_bytes', 'unknown')} and {known(bar, 'run_growth_bytes', 'unknown')}"
+        for bar in bars
+    )
+    alt = f"Two bars each: {told}."
+    return (*peak_parts(named), Chart("side by side", "What loading and running take", alt, {"bars": bars}))
 
 
 def _expected(document: Document) -> Document:
@@ -77,50 +150,39 @@ def _expected(document: Document) -> Document:
     return {"name": "estimate", "load_growth_bytes": document["weights_bytes"], "run_growth_bytes": best}
 
 
-def _estimate_row(bar: Document) -> tuple[Cell, ...]:
-    return Cell("estimate"), size(bar, "load_growth_bytes"), size(bar, "run_growth_bytes"), _NONE, _NONE, _NONE
-
-
-def _measured_row(name: str, document: Document) -> tuple[Cell, ...]:
-    return (
-        Cell(name),
-        size(document, "load_growth_bytes"),
-        size(document, "run_growth_bytes"),
-        size(peak(document), "peak_rss_bytes"),
-        seconds(document, "latency_seconds"),
-        Cell(words(document["verdict"]["kind"], 30)),
-    )
-
-
-def _summary(names: Sequence[str], measured: Sequence[Document], expected: Sequence[Document]) -> str:
-    # One that ended early took little, and that is no merit.
-    ended = [(name, d) for name, d in zip(names, measured, strict=True) if d["verdict"]["kind"] == "ok"]
-    peaks = [(value, name) for name, d in ended if (value := number(peak(d), "peak_rss_bytes"))]
-    if len(peaks) > 1:
-        (least, small), (most, large) = min(peaks), max(peaks)
-        both = f"{format_bytes(least)} as {small} and {format_bytes(most)} as {large}"
-        if least > most * _NOISE:
-            return f"At most about the same was resident: {both}."
-        return f"At most {both} were resident (peak RSS): {format_percent(1 - least / most)} less."
-    if ended and expected and (took := number(ended[0][1], "run_growth_bytes")) is not None:
-        plan = known(expected[0], "run_growth_bytes")
-        return f"Running took {format_bytes(took)} as {ended[0][0]}; with the best plan its activations need {plan}."
-    return f"{len(measured) + len(expected)} results side by side."
+def _table(named: Sequence[tuple[str, Document]], expected: Sequence[Document]) -> Table:
+    columns = ("result", "loading takes", "running takes", "peak RSS", "limit", "latency", "ended", "inputs")
+    rows = [
+        (Cell("estimate"), size(bar, "load_growth_bytes"), size(bar, "run_growth_bytes"), *[_NONE] * 5)
+        for bar in map(_expected, expected)
+    ]
+    for name, document in named:
+        rows.append(
+            (
+                Cell(name),
+                size(document, "load_growth_bytes"),
+                size(document, "run_growth_bytes"),
+                size(peak(document), "peak_rss_bytes"),
+                size(document["memory_limit"], "bytes") if limit(document) else _NONE,
+                seconds(document, "latency_seconds"),
+                Cell(words(document["verdict"]["kind"], 30)),
+                Cell(_inputs(document)),
+            )
+        )
+    left_out = {"limit"} if not any(limit(document) for _, document in named) else set()
+    left_out |= set() if "input shapes" in differences([document for _, document in named]) else {"inputs"}
+    kept = [k for k, column in enumerate(columns) if column not in left_out]
+    return Table("Side by side", tuple(columns[k] for k in kept), tuple(tuple(row[k] for k in kept) for row in rows))
 
 
 def _notes(documents: Sequence[Document], *, estimated: bool) -> tuple[str, ...]:
-    notes = ["Measured: the growth of resident memory, peak RSS − RSS before."]
+    notes = ["Loading and running: the growth of resident memory, peak RSS − RSS before."]
     if estimated:
         notes.append("Estimated: weights, and the arena of the best plan; scratch memory of operators is not in it.")
     if len(documents) > 1 and any(len(document.get("repeats") or ()) < 2 for document in documents):
         notes.append("Not all were repeated: small differences may be noise. Measure with --repeat to see the spread.")
-    environments = [document.get("environment") or {} for document in documents]
-    different = [key for key in environments[0] if any(e.get(key) != environments[0][key] for e in environments[1:])]
-    if different:
-        listed = ", ".join(words(key, 30) for key in different)
-        notes.append(f"These were not measured under the same conditions: {listed} differ. Compare with care.")
     hashes = {document.get("outputs_sha256") for document in documents}
-    if len(documents) > 1 and len({d["model"] for d in documents}) == 1 and None not in hashes:
+    if len(documents) > 1 and not differences(documents) and None not in hashes:
         equal = "The outputs are equal, bit for bit." if len(hashes) == 1 else "The outputs are not equal bit for bit."
         notes.append(equal)
     return tuple(notes)

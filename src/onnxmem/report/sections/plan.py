@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, known, number, percent, seconds, size, words
-from onnxmem.report.report import Fact, Section, Table
-from onnxmem.report.sections.common import about_inputs, few, memory_map, model, tensors
-from onnxmem.units import format_bytes
+from onnxmem.report.cells import Document, known, number, seconds, sentence, size, words
+from onnxmem.report.report import Action, Fact, Section, Table
+from onnxmem.report.sections.common import (
+    about_graph,
+    about_inputs,
+    about_order,
+    command,
+    few,
+    memory_map,
+    model,
+    of_limit,
+    tensors,
+    unknown_tensors,
+    verdict,
+)
+from onnxmem.units import format_bytes, format_count
 
 _LISTED = 1000
 
@@ -13,14 +25,16 @@ _LISTED = 1000
 def section(document: Document) -> Section:
     """`onnxmem.plan/1`."""
     fits, capacity = document.get("fits", True), number(document, "capacity_bytes")
-    text = f"{document['buffers']:,} buffers lie in {known(document, 'peak_bytes')}, {_verdict(document)}"
+    buffers = format_count(document["buffers"], "buffer")
+    text = f"{buffers} {'takes' if document['buffers'] == 1 else 'take'} {known(document, 'peak_bytes')}"
     if capacity is not None:
-        text += f"; that {'fits' if fits else 'does not fit'} into {format_bytes(capacity)}"
+        text += f", which {'fits' if fits else 'does not fit'} into the capacity of {format_bytes(capacity)}"
     return Section(
         f"Plan of {model(document)}",
-        f"{text}.",
-        facts=_facts(document),
-        charts=memory_map(document, known(document, "peak_bytes"), _verdict(document)),
+        f"{text}: {verdict(document)}.",
+        facts=_facts(document, capacity),
+        actions=_actions(document),
+        charts=memory_map(document, known(document, "peak_bytes"), verdict(document)),
         tables=_tables(document),
         notes=few(_notes(document)),
         alarm=not fits,
@@ -28,41 +42,54 @@ def section(document: Document) -> Section:
     )
 
 
-def _verdict(document: Document) -> str:
-    if document["optimal"]:
-        return "which is proven optimal"
-    return f"at most {percent(document, 'gap').text} above the best possible"
-
-
-def _facts(document: Document) -> tuple[Fact, ...]:
+def _facts(document: Document, capacity: int | float | None) -> tuple[Fact, ...]:
+    peak = number(document, "peak_bytes")
+    bound = "alive at once" + (f"; {about_order(document)}" if document.get("view") else "; no plan can take less")
     facts = [
-        Fact("peak", size(document, "peak_bytes"), f"strategy {words(document['strategy'], 40)}"),
-        Fact("lower bound", size(document, "lower_bound_bytes"), "alive at once: no plan can be smaller"),
-        Fact("without reuse", size(document, "naive_bytes"), f"{document['buffers']:,} buffers"),
+        Fact("peak", size(document, "peak_bytes"), f"{peak:,} bytes, strategy {words(document['strategy'], 40)}"),
+        Fact("lower bound", size(document, "lower_bound_bytes"), bound),
+        Fact("without reuse", size(document, "naive_bytes"), format_count(document["buffers"], "buffer")),
         Fact("time to plan", seconds(document, "seconds")),
     ]
-    if number(document, "capacity_bytes") is not None:
-        facts.append(Fact("capacity", size(document, "capacity_bytes"), "fits" if document["fits"] else "does not fit"))
+    if capacity is not None:
+        fits = "fits" if document["fits"] else "does not fit"
+        facts.insert(1, Fact("capacity", size(document, "capacity_bytes"), f"{fits}; {of_limit(peak, capacity)}"))
     return tuple(facts)
 
 
+def _actions(document: Document) -> tuple[Action, ...]:
+    """What may make it smaller, or what to do with it."""
+    peak, actions = document["peak_bytes"], []
+    bound = number(document, "proven_bound_bytes") or number(document, "lower_bound_bytes") or 0
+    if not document["optimal"] and peak > bound:
+        longer = Action("Search longer", f"at most {format_bytes(peak - bound)}",
+                        command(document, "plan", "--time-limit", "60"))  # fmt: skip
+        actions.append(longer)
+    if document.get("view") and not document.get("order_search"):
+        order = "Let another order of the nodes need less"
+        actions.append(Action(order, command=command(document, "plan", "--order", "best")))
+    if document.get("view"):
+        run = "Run the model inside its plan, and measure what that takes"
+        actions.append(Action(run, command=command(document, "measure", "--mode", "planned")))
+    return tuple(actions)
+
+
 def _tables(document: Document) -> tuple[Table, ...]:
-    placement = document.get("placement")
+    placement, unknown = document.get("placement"), document.get("unknown") or ()
+    tables = unknown_tensors(unknown if isinstance(unknown, list | tuple) else ())
     if not placement:
-        return ()
+        return tables
     largest = sorted(placement, key=lambda row: -row["bytes"])[:_LISTED]
     title = f"All {len(placement):,} buffers" if len(placement) <= _LISTED else f"The {_LISTED:,} largest buffers"
-    return (tensors(f"{title}, largest first", largest, shapes="shape" in placement[0], folded=True),)
+    title = "The buffer" if len(placement) == 1 else f"{title}, largest first"
+    return (tensors(title, largest, folded=True), *tables)
 
 
 def _notes(document: Document) -> list[str]:
-    notes = about_inputs(document)
-    notes.append(f"Offsets are multiples of {document['alignment']} bytes.")
+    notes = about_inputs(document) + about_graph(document)
+    notes.append(f"Offsets are multiples of {format_count(document['alignment'], 'byte')}.")
     if (number(document, "proven_bound_bytes") or 0) > (number(document, "lower_bound_bytes") or 0):
         notes.append(f"A search proved that no plan takes less than {known(document, 'proven_bound_bytes')}.")
     if document.get("placement_note"):
-        notes.append(words(document["placement_note"]))
-    unknown = document.get("unknown") or ()
-    if unknown:
-        notes.append(f"{len(unknown)} tensors of unknown size are not in the plan.")
-    return notes + [words(note) for note in document.get("notes") or ()]
+        notes.append(sentence(document["placement_note"]))
+    return notes

@@ -1,34 +1,34 @@
-"""The section on letting go: which step gave the memory back, and what stayed."""
+"""The section on releasing a model: which step gave the memory back, and what remains."""
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, known, number, percent, reasons, size, words
-from onnxmem.report.report import Cell, Chart, Fact, Section, Table
+from onnxmem.releasing.rungs import ABOUT
+from onnxmem.report.cells import Document, known, number, percent, reasons, sentence, size, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_inputs, about_machine, few, model
+from onnxmem.units import format_bytes
 
+_WORTH = 2**20
 _COLUMNS = (
     ("RSS", "rss_bytes"),
     ("anonymous", "anon_bytes"),
-    ("file-backed", "file_bytes"),
+    ("file", "file_bytes"),
     ("virtual", "virtual_bytes"),
     ("freed (RSS)", "freed_bytes"),
 )
 
 
 def section(document: Document) -> Section:
-    """`onnxmem.release/1`."""
-    fraction = number(document, "released_fraction")
-    text = "What the model took cannot be told here."
-    if fraction is not None:
-        part = percent(document, "released_fraction").text
-        text = f"{part} of the memory of {model(document)} came back without ending the process."
+    """`onnxmem.release/1`. Its sentences were written where it was measured: here they are only shown."""
+    answer, *story = document.get("explanation") or ("What the model took cannot be told here.",)
     return Section(
-        f"Letting go of {model(document)}",
-        text,
-        story=tuple(words(sentence, 800) for sentence in document.get("explanation") or ()),
+        f"Releasing {model(document)}",
+        words(answer, 800),
         facts=_facts(document),
+        actions=_actions(document),
+        story=tuple(words(text, 800) for text in story),
         charts=_charts(document),
-        tables=(_table(document),),
+        tables=(_table(document), _legend(document)),
         notes=few(_notes(document)),
         source=document,
     )
@@ -36,11 +36,26 @@ def section(document: Document) -> Section:
 
 def _facts(document: Document) -> tuple[Fact, ...]:
     facts = (
-        Fact("given back", percent(document, "released_fraction"), "of the model's own memory, process alive"),
-        Fact("the model brought", size(document, "growth_bytes"), "RSS after its runs − RSS before loading"),
-        Fact("stayed", size(document, "left_bytes"), "RSS after all steps − RSS before loading"),
+        Fact("came back", percent(document, "released_fraction"), "of what the model brought, process still alive"),
+        Fact("the model brought", size(document, "brought_bytes"), "anonymous memory, and pages of its mapped files"),
+        Fact("came back", size(document, "returned_bytes"), "of it, after all steps"),
+        Fact("remains", size(document, "remaining_bytes"), "of it, until the process ends"),
     )
-    return tuple(fact for fact in facts if fact.label == "given back" or fact.cell.value is not None)
+    return tuple(fact for fact in facts if fact is facts[0] or fact.cell.value is not None)
+
+
+def _actions(document: Document) -> tuple[Action, ...]:
+    """Calls, not commands: it is the program that holds the model that has to make them."""
+    returned, remaining = (number(document, key) or 0 for key in ("returned_bytes", "remaining_bytes"))
+    actions = []
+    if returned >= _WORTH:
+        text = "Close the session and trim the allocator with one call"
+        actions.append(Action(text, format_bytes(returned), "onnxmem.release(session)"))
+    if remaining >= _WORTH:
+        text = "Run it in a process of its own, which gives everything back"
+        call = f'onnxmem.IsolatedSession("{model(document)}")'
+        actions.append(Action(text, f"another {format_bytes(remaining)}", call))
+    return tuple(actions)
 
 
 def _charts(document: Document) -> tuple[Chart, ...]:
@@ -62,6 +77,15 @@ def _table(document: Document) -> Table:
     return Table("The steps, in order", ("after", *(title for title, _ in _COLUMNS)), tuple(rows))
 
 
+def _legend(document: Document) -> Table:
+    named = [(step["name"], ABOUT[step["name"]]) for step in document["steps"] if step["name"] in ABOUT]
+    return Table("What the steps are", ("step", "what it does"), tuple((Cell(a), Cell(b)) for a, b in named))
+
+
 def _notes(document: Document) -> list[str]:
-    notes = about_inputs(document) + about_machine(document)
-    return notes + [f"Not known: {reason}." for reason in reasons(document)]
+    scenario = document.get("scenario") or {}
+    runs = f", 1 + {scenario['runs']} runs" if scenario.get("runs") else ""
+    files = f", files {known(document, 'file_bytes')}" if number(document, "file_bytes") is not None else ""
+    notes = [f"Mode {words(scenario.get('mode', 'stock'), 30)}{runs}{files}."]
+    notes += about_inputs(document) + about_machine(document)
+    return notes + [sentence(f"not known: {reason}") for reason in reasons(document)]

@@ -2,122 +2,165 @@
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, count, known, number, seconds, size, times, words
-from onnxmem.report.report import Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_inputs, about_machine, few, model
+from collections.abc import Callable, Sequence
 
-PAIRED = "median of the ratios in each turn, not ratio of the medians"
+from onnxmem.report.cells import Document, count, known, number, seconds, size, times, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections.common import about_inputs, about_machine, command, few, model
+from onnxmem.units import format_bytes, format_count, format_percent, format_times
+
+PAIRED = "Latency is compared by the median of the ratios in each turn, not by the ratio of the medians."
+Show = Callable[[Document, str], Cell]
 
 
 def section(document: Document) -> Section:
-    """`onnxmem.share/1`."""
+    """`onnxmem.share/1`. What to use was decided where it was measured: here it is only shown."""
     groups = document["modes"]
     most = max((number(group, "workers") or 0 for group in groups), default=0)
-    advice = document.get("recommendations") or ()
-    chosen = advice[0]["mode"] if advice else None
-    best = next((group for group in groups if group["workers"] == most and group["mode"] == chosen), None)
+    last = [group for group in groups if group["workers"] == most and number(group, "total_pss_bytes") is not None]
+    chosen = next((each["mode"] for each in document.get("recommendations") or ()), None)
+    best = next((group for group in last if group["mode"] == chosen), None)
+    stock = next((group for group in last if group["mode"] == document.get("baseline")), None)
+    tables = (*_memory(document), _loading(document), _latencies(document))
     return Section(
         f"{model(document)}, shared by workers",
-        _summary(document, best),
-        story=tuple(
-            words(f"{each['text']} Trade-off: {each['trade_off']}. Avoid if {each['avoid_if']}.", 800)
-            for each in advice
-        ),
-        facts=_facts(document, best),
+        _summary(document, last, best, stock),
+        facts=_facts(last, best, stock),
+        actions=_actions(document, best, stock),
         charts=_charts(groups, document),
-        tables=tuple(t.without_empty_columns() for t in (_memory(document), _speed(document)) if t.rows),
+        tables=tuple(table.without_empty_columns() for table in tables if table.rows),
         notes=few(_notes(document)),
-        alarm=best is None,
+        alarm=not last,
         source=document,
     )
 
 
-def _summary(document: Document, best: Document | None) -> str:
-    if best is None:
+def _summary(document: Document, last: list[Document], best: Document | None, stock: Document | None) -> str:
+    if not last:
         return f"No group of workers of {model(document)} ran to the end."
-    text = f"{best['workers']} workers take {known(best, 'total_pss_bytes')} together in mode {words(best['mode'], 30)}"
-    stock = _stock(document, best)
-    if stock is None:
-        return f"{text}."
-    return f"{text}, instead of {known(stock, 'total_pss_bytes')} in mode {words(stock['mode'], 30)} (sum of PSS)."
+    shown = best or stock or last[0]
+    workers = format_count(shown["workers"], "worker")
+    take = "takes" if shown["workers"] == 1 else "together take"
+    text = f"{workers} {take} {known(shown, 'total_pss_bytes')} {words(shown['mode'], 30)}"
+    if stock is None or stock is shown:
+        return f"{text} (sum of PSS)."
+    ours, theirs = shown["total_pss_bytes"], stock["total_pss_bytes"]
+    less = f"{format_percent(1 - ours / theirs)} less" if ours <= theirs else f"{format_times(ours / theirs)} as much"
+    return f"{text}, {format_bytes(theirs)} {words(stock['mode'], 30)} (sum of PSS, {less})."
 
 
-def _stock(document: Document, best: Document) -> Document | None:
-    for group in document["modes"]:
-        if group["mode"] == document.get("baseline") and group["workers"] == best["workers"] and group is not best:
-            found: Document = group
-            return found if number(group, "total_pss_bytes") is not None else None
-    return None
+def _facts(last: list[Document], best: Document | None, stock: Document | None) -> tuple[Fact, ...]:
+    facts = []
+    for group in dict.fromkeys(each["mode"] for each in (best, stock) if each):
+        found = next(each for each in last if each["mode"] == group)
+        workers = format_count(found["workers"], "worker")
+        facts.append(Fact(f"together, {words(group, 30)}", size(found, "total_pss_bytes"), f"sum of PSS, {workers}"))
+    shown = best or stock
+    if shown is not None:
+        facts.append(Fact("one more worker", size(shown, "per_worker_uss_bytes"), f"USS, {words(shown['mode'], 30)}"))
+        facts.append(
+            Fact("least possible", size(shown, "floor_bytes"), "one copy of the weights + the smallest workers")
+        )
+    return tuple(fact for fact in facts if fact.cell.value is not None)
 
 
-def _facts(document: Document, best: Document | None) -> tuple[Fact, ...]:
-    if best is None:
-        return ()
-    where = f"{best['workers']} workers, mode {words(best['mode'], 30)}"
-    facts = [Fact("together", size(best, "total_pss_bytes"), f"sum of PSS, {where}")]
-    if (stock := _stock(document, best)) is not None:
-        facts.append(Fact("as it comes", size(stock, "total_pss_bytes"), f"mode {words(stock['mode'], 30)}"))
-    facts.append(Fact("one more worker", size(best, "per_worker_uss_bytes"), "USS: private to each"))
-    if number(best, "floor_bytes") is not None:
-        facts.append(Fact("floor", size(best, "floor_bytes"), "one copy of the weights + the smallest workers"))
-    return tuple(facts)
+def _actions(document: Document, best: Document | None, stock: Document | None) -> tuple[Action, ...]:
+    actions = []
+    for each in document.get("recommendations") or ():
+        mode = words(each["mode"], 30)
+        text = f"{words(each['text'], 400)} Trade-off: {words(each['trade_off'])}. Avoid if {words(each['avoid_if'])}."
+        do = command(document, "pack", "--mode", mode, "-o", "package") if mode != document.get("baseline") else ""
+        actions.append(Action(text, command=do))
+    return tuple(actions)
 
 
 def _charts(groups: list[Document], document: Document) -> tuple[Chart, ...]:
     if all(number(group, "total_pss_bytes") is None for group in groups):
         return ()
-    listed = ", ".join(
+    told = ", ".join(
         f"{words(g['mode'], 30)} with {g['workers']} {known(g, 'total_pss_bytes', 'unknown')}" for g in groups
     )
-    alt = f"Total PSS against the number of workers, one line per mode: {listed}."
+    alt = f"Total PSS against the number of workers, one line per mode: {told}."
     return (Chart("workers", "Workers against the memory they take together", alt, document),)
 
 
-def _memory(document: Document) -> Table:
-    columns = ("mode", "workers", "total PSS", _base(document), "of floor", "USS of each", "anonymous of each")
-    rows = tuple(
-        (
-            Cell(words(group["mode"], 30)),
-            count(group, "workers"),
-            size(group, "total_pss_bytes"),
-            times(group, "of_baseline"),
-            times(group, "of_floor"),
-            size(group, "per_worker_uss_bytes"),
-            size(group, "per_worker_anon_bytes"),
-        )
-        for group in document["modes"]
+def _memory(document: Document) -> list[Table]:
+    groups = document["modes"]
+    columns: tuple[tuple[str, str, Show], ...] = (
+        ("total PSS", "total_pss_bytes", size),
+        (_base(document), "of_baseline", times),
+        ("of least", "of_floor", times),
+        ("USS each", "per_worker_uss_bytes", size),
+        ("anonymous each", "per_worker_anon_bytes", size),
+        ("files", "model_files_pss_bytes", size),
+        ("outputs", "outputs_equal_baseline", _equal),
     )
-    return Table("Memory", columns, rows)
+    return [
+        _rows(f"Memory of {format_count(int(workers), 'worker')}", "mode", columns,
+              [group for group in groups if group["workers"] == workers])
+        for workers in dict.fromkeys(group["workers"] for group in groups)
+    ]  # fmt: skip
 
 
-def _speed(document: Document) -> Table:
-    columns = ("mode", "workers", "load", "load, cold cache", "first run", "latency", f"latency {_base(document)}")
-    paired = {each["mode"]: each for each in document.get("latency") or ()}
-    fewest = min((group["workers"] for group in document["modes"]), default=0)
-    rows = tuple(
-        (
-            Cell(words(group["mode"], 30)),
-            count(group, "workers"),
-            seconds(group, "load_seconds"),
-            seconds(group, "load_cold_seconds"),
-            seconds(group, "first_run_seconds"),
-            seconds(group, "latency_seconds"),
-            times(paired.get(group["mode"], {}) if group["workers"] == fewest else {}, "of_baseline"),
-        )
-        for group in document["modes"]
+def _loading(document: Document) -> Table:
+    """Each mode's smallest group: the fewer there are, the less one's loading is another's."""
+    smallest: dict[str, Document] = {}
+    for group in sorted(document["modes"], key=lambda group: group["workers"]):
+        file = number(document, "file_bytes")
+        load = number(group, "load_peak_bytes")
+        smallest.setdefault(group["mode"], {**group, "of_file": load / file if load is not None and file else None})
+    columns: tuple[tuple[str, str, Show], ...] = (
+        ("load", "load_seconds", seconds),
+        ("load, cold", "load_cold_seconds", seconds),
+        ("load peak", "load_peak_bytes", size),
+        ("of file", "of_file", times),
+        ("private", "load_peak_anon_bytes", size),
+        ("first run", "first_run_seconds", seconds),
+        ("first run, cold", "first_run_cold_seconds", seconds),
     )
-    return Table("Loading and latency", columns, rows)
+    return _rows("Loading and first run of one worker", "mode", columns, list(smallest.values()))
+
+
+def _latencies(document: Document) -> Table:
+    """How modes compare, and then what each number of workers was measured at."""
+    turns = {each["mode"]: each for each in document.get("latency") or ()}
+    rows = []
+    for mode in dict.fromkeys(group["mode"] for group in document["modes"]):
+        counts = {f"w{g['workers']}": g.get("latency_seconds") for g in document["modes"] if g["mode"] == mode}
+        rows.append({"mode": mode, **turns.get(mode, {}), **counts})
+    counted = dict.fromkeys(group["workers"] for group in document["modes"])
+    alone: list[tuple[str, str, Show]] = [
+        ("one of each mode, in turns", "latency_seconds", seconds),
+        (_base(document), "of_baseline", times),
+    ]
+    columns = (*(alone if turns else []), *((format_count(n, "worker"), f"w{n}", seconds) for n in counted))
+    return _rows("Latency", "mode", columns, rows)
 
 
 def _base(document: Document) -> str:
-    return f"of {words(document.get('baseline') or 'stock', 30)}"
+    return f"of {words(document.get('baseline') or 'baseline', 30)}"
+
+
+def _rows(title: str, key: str, columns: tuple[tuple[str, str, Show], ...], rows: Sequence[Document]) -> Table:
+    cells = tuple((Cell(words(row[key], 30)), *(show(row, name) for _, name, show in columns)) for row in rows)
+    return Table(title, (key, *(heading for heading, _, _ in columns)), cells)
+
+
+def _equal(group: Document, key: str) -> Cell:
+    if not isinstance(group.get(key), bool):
+        return count({}, key)
+    return Cell("equal" if group[key] else "differ")
 
 
 def _notes(document: Document) -> list[str]:
-    notes = [words(failure) for group in document["modes"] for failure in group.get("failures") or ()]
-    differ = dict.fromkeys(g["mode"] for g in document["modes"] if g.get("outputs_equal_baseline") is False)
+    groups, baseline = document["modes"], words(document.get("baseline") or "", 30)
+    notes = [f"{words(g['mode'], 30)}: {words(failure)}" for g in groups for failure in g.get("failures") or ()]
+    if baseline:
+        notes.append(f"The baseline is {baseline}, as ONNX Runtime loads if nothing else is said.")
+    differ = dict.fromkeys(words(g["mode"], 30) for g in groups if g.get("outputs_equal_baseline") is False)
     if differ:
-        notes.append(f"Outputs differ from those of {words(document['baseline'], 30)}: {words(', '.join(differ))}.")
-    if sum(number(each, "of_baseline") is not None for each in document.get("latency") or ()) > 1:
-        notes.append(f"Latency {_base(document)}: {PAIRED}.")
-    return notes + about_inputs(document) + about_machine(document)
+        notes.append(f"Outputs that differ from {baseline or 'the baseline'}, by mode: {', '.join(differ)}.")
+    if len(document.get("latency") or ()) > 1:
+        notes.append(PAIRED)
+    files = f"file {known(document, 'file_bytes')}, weights {known(document, 'weights_bytes')}"
+    return [*notes, f"Model: {files}.", *about_inputs(document), *about_machine(document)]

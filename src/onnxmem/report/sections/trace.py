@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, count, known, shape, size, words
-from onnxmem.report.report import Fact, Section
-from onnxmem.report.sections.common import model
+from onnxmem.report.cells import Document, known, size
+from onnxmem.report.report import Action, Fact, Section
+from onnxmem.report.sections.common import about_inputs, command, few, model
+from onnxmem.units import format_count
 
 
 def section(document: Document) -> Section:
     """`onnxmem.trace/1`."""
-    fed = ", ".join(f"{words(key, 40)} {shape(dims)}" for key, dims in (document.get("inputs") or {}).items())
+    buffers, steps = format_count(document["buffers"], "buffer"), format_count(document["steps"], "step")
+    alive = known(document, "lower_bound_bytes")
     return Section(
         f"Trace of {model(document)}",
-        f"One run asked for {document['buffers']:,} buffers, {known(document, 'lower_bound_bytes')} alive at most.",
+        f"One run asked for {buffers}; at most {alive} were in use at once.",
         facts=(
-            Fact("alive at most", size(document, "lower_bound_bytes"), "within the run: no plan can be smaller"),
-            Fact("all together", size(document, "total_bytes"), "if nothing were ever reused"),
+            Fact("in use at once", size(document, "lower_bound_bytes"), "at most; no plan can take less"),
+            Fact("all buffers", size(document, "total_bytes"), f"{buffers} over {steps}, if none were ever reused"),
             Fact("outputs", size(document, "output_bytes"), "outlive the run"),
-            Fact("buffers", count(document, "buffers"), f"over {document['steps']:,} steps"),
         ),
-        notes=(f"Inputs: {fed}.",) if fed else (),
+        actions=(
+            Action("Run it inside a plan of these buffers", command=command(document, "measure", "--mode", "planned")),
+            Action("Save the buffers, to plan them elsewhere", command=command(document, "trace", "-o", "trace.csv")),
+        ),
+        notes=few(about_inputs(document)),
         source=document,
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+
+from onnxmem.process.messages import Message, decode, encode
+from onnxmem.session.isolated.messages import KINDS
 
 _HEAD = struct.Struct("<IB")  # length of the message, number of descriptors
 _MOST_DESCRIPTORS = 8
@@ -39,9 +41,9 @@ class Channel:
         """The descriptor, to hand over or to wait for."""
         return self._end.fileno()
 
-    def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send one message; the descriptors stay open here."""
-        body = json.dumps(message, separators=(",", ":")).encode()
+        body = encode(message)
         try:
             content = _HEAD.pack(len(body), len(descriptors)) + body
             # The descriptors ride on the first byte; a short message is one system call.
@@ -51,7 +53,7 @@ class Channel:
         except OSError as error:
             raise Gone from error
 
-    def receive(self) -> tuple[dict[str, Any], list[int]]:
+    def receive(self) -> tuple[Any, list[int]]:
         """Wait for one message and the descriptors that came with it."""
         descriptors: list[int] = []
         try:
@@ -63,7 +65,7 @@ class Channel:
                     raise Gone
                 head += piece
             length, _ = _HEAD.unpack(head)
-            message: dict[str, Any] = json.loads(self._exactly(length))
+            message = decode(self._exactly(length), KINDS)
         except (OSError, Gone) as error:
             close_all(descriptors)
             raise Gone from error

@@ -14,6 +14,7 @@ from typing import Any
 from onnxmem.errors import RuntimeUnsupported
 from onnxmem.process.child import end_child, has_ended, start_child
 from onnxmem.session.isolated.channel import Channel, Gone, close_all
+from onnxmem.session.isolated.messages import Call, Failed, Load, Loaded, OpenLane, Returned
 from onnxmem.session.isolated.slots import Slot
 from onnxmem.session.isolated.wire import Parcel, unpack
 from onnxmem.session.isolated.worker import failure
@@ -47,14 +48,14 @@ class Child:
         finally:
             there.close(wake=False)
 
-    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+    def load(self, request: Load) -> Loaded:
         """Have the model loaded; the answer describes the session."""
         self._control.send(request)
         reply, _ = self._control.receive()
-        if "error" in reply:
-            raise failure(reply["error"])
-        about: dict[str, Any] = reply["session"]
-        return about
+        if isinstance(reply, Failed):
+            raise failure(reply)
+        loaded: Loaded = reply
+        return loaded
 
     def lane(self) -> Lane:
         """A lane that nobody else uses."""
@@ -63,7 +64,7 @@ class Child:
         here, there = Channel.pair()
         try:
             with self._lock:
-                self._control.send({}, [there.fileno()])
+                self._control.send(OpenLane(), [there.fileno()])
         except Gone:
             here.close()
             raise
@@ -118,7 +119,7 @@ class Lane:
         # Filled by finalizers of arrays, in any thread and at any moment: appending is atomic, a lock might deadlock.
         self._returned: deque[int] = deque()
 
-    def call(self, request: dict[str, Any], parcel: Parcel) -> list[Any]:
+    def call(self, request: Call, parcel: Parcel) -> list[Any]:
         """Send one request and wait for its answer."""
         outgoing, new = self._room(parcel.size)
         parcel.write(outgoing.view())
@@ -127,15 +128,15 @@ class Lane:
         forget, self._free = self._free[:-_SPARE_SLOTS], self._free[-_SPARE_SLOTS:]
         for number in forget:
             del self._slots[number]
-        request |= {"size": outgoing.size, "free": self._free, "forget": forget}
         self.waiting = True
+        request = Call(request.fetch, request.feeds, request.options, outgoing.size, self._free, forget)
         self._channel.send(request, [outgoing.descriptor] if new else [])
         outgoing.handed_over()
         reply, descriptors = self._channel.receive()
         self.waiting = False
-        if "error" in reply:
+        if isinstance(reply, Failed):
             close_all(descriptors)
-            raise failure(reply["error"])
+            raise failure(reply)
         return self._outputs(reply, descriptors)
 
     def close(self, *, wake: bool = True) -> None:
@@ -150,18 +151,18 @@ class Lane:
         self._outgoing = Slot.new(0, needed)
         return self._outgoing, True
 
-    def _outputs(self, reply: dict[str, Any], descriptors: list[int]) -> list[Any]:
-        number = reply["slot"]
+    def _outputs(self, reply: Returned, descriptors: list[int]) -> list[Any]:
+        number = reply.slot
         if descriptors:
-            self._slots[number] = Slot.adopt(number, reply["size"], descriptors[0])
+            self._slots[number] = Slot.adopt(number, reply.size, descriptors[0])
         else:
             self._free.remove(number)
         memory = self._slots[number].view()
         lent = len(self._slots) - len(self._free) - len(self._returned)
-        if reply["used"] <= _SMALL or lent > _MOST_LENT:
-            memory = memory[: reply["used"]].copy()
+        if reply.used <= _SMALL or lent > _MOST_LENT:
+            memory = memory[: reply.used].copy()
             self._free.append(number)
         else:
             # All outputs are views of this array; when the last of them is gone, so is it, and the slot is free again.
             weakref.finalize(memory, self._returned.append, number).atexit = False
-        return [unpack(description, memory) for description in reply["outputs"]]
+        return [unpack(description, memory) for description in reply.outputs]

@@ -13,6 +13,7 @@ from typing import Any
 
 from onnxmem.errors import SessionClosed, SessionError, SessionLost, UsageError
 from onnxmem.session.isolated.channel import Gone
+from onnxmem.session.isolated.messages import Call, Load
 from onnxmem.session.isolated.process import Child
 from onnxmem.session.isolated.wire import Parcel
 from onnxmem.session.modes import find_mode
@@ -64,12 +65,12 @@ class IsolatedSession:
         if not isinstance(path, str | os.PathLike):
             raise UsageError(f"an isolated session takes the path of a model, not {type(path).__name__}")
         self._path = Path(path)
-        self._request = {
-            "path": str(self._path.absolute()),
-            "mode": find_mode(mode).name,
-            "options": _settings(options, "options"),
-            "providers": [_provider(entry) for entry in providers] if providers else None,
-        }
+        self._request = Load(
+            path=str(self._path.absolute()),
+            mode=find_mode(mode).name,
+            options=_settings(options, "options"),
+            providers=[_provider(entry) for entry in providers] if providers else None,
+        )
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._closed = False
@@ -86,7 +87,7 @@ class IsolatedSession:
         fetch = self._names(output_names, input_feed)
         parcel = Parcel()
         feeds = {name: parcel.add(value, name) for name, value in input_feed.items()}
-        request = {"fetch": fetch, "feeds": feeds, "options": _settings(run_options, "run options")}
+        request = Call(fetch=fetch, feeds=feeds, options=_settings(run_options, "run options"))
         child = self._living()
         try:
             lane = child.lane()
@@ -99,32 +100,32 @@ class IsolatedSession:
 
     def get_inputs(self) -> list[Argument]:
         """The model's inputs."""
-        return self._arguments("inputs")
+        return _arguments(self._about.inputs)
 
     def get_outputs(self) -> list[Argument]:
         """The model's outputs."""
-        return self._arguments("outputs")
+        return _arguments(self._about.outputs)
 
     def get_overridable_initializers(self) -> list[Argument]:
         """The weights that may be fed like inputs."""
-        return self._arguments("overridable")
+        return _arguments(self._about.overridable)
 
     def get_providers(self) -> list[str]:
         """The execution providers in use."""
-        return list(self._about["providers"])
+        return list(self._about.providers)
 
     def get_provider_options(self) -> dict[str, Any]:
         """The settings of the execution providers."""
-        return dict(self._about["provider_options"])
+        return dict(self._about.provider_options)
 
     @property
     def loaded_mode(self) -> str:
         """The name of the mode it really is in: a session that could not be planned says what it is instead."""
-        return str(self._about["mode"])
+        return self._about.mode
 
     def get_modelmeta(self) -> ModelMeta:
         """What the model says about itself."""
-        return ModelMeta(**self._about["meta"])
+        return ModelMeta(**self._about.meta)
 
     @property
     def pid(self) -> int | None:
@@ -198,9 +199,6 @@ class IsolatedSession:
     def _was_closed(self) -> SessionClosed:
         return SessionClosed(f"the session '{self._path.name}' was closed", hint="make a new one")
 
-    def _arguments(self, which: str) -> list[Argument]:
-        return [Argument(*entry) for entry in self._about[which]]
-
     def _names(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[str]:
         """The outputs to fetch, once all names are known to be right: wrong ones need no journey."""
         inputs, outputs = self.get_inputs(), [value.name for value in self.get_outputs()]
@@ -213,6 +211,10 @@ class IsolatedSession:
         if missing:
             raise UsageError(f"nothing was given for the input '{missing[0]}'", hint=f"needed: {', '.join(missing)}")
         return list(output_names or outputs)
+
+
+def _arguments(entries: Sequence[tuple[str, str, Sequence[int | str | None]]]) -> list[Argument]:
+    return [Argument(name, kind, list(shape)) for name, kind, shape in entries]
 
 
 def _settings(settings: Mapping[str, Any] | None, what: str) -> dict[str, Any]:

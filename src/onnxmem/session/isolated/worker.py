@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.session.isolated.channel import Channel, Gone
+from onnxmem.session.isolated.messages import Call, Failed, Load, Loaded, Returned
 from onnxmem.session.isolated.slots import Slot
 from onnxmem.session.isolated.wire import Parcel, unpack
+from onnxmem.session.options import set_attributes
 from onnxmem.session.trim import trim
 
 
@@ -30,9 +32,9 @@ def main(descriptor: int) -> None:
         try:
             session = _load(request)
             trim()  # loading leaves temporary copies of weights behind, freed but still resident
-            control.send({"session": _describe(session)})
+            control.send(_describe(session))
         except Exception as error:
-            control.send({"error": _failure(error)})
+            control.send(_failure(error))
             return
         while True:
             _, (lane,) = control.receive()
@@ -44,17 +46,16 @@ def main(descriptor: int) -> None:
         os._exit(0)
 
 
-def _load(request: dict[str, Any]) -> Any:
+def _load(request: Load) -> Any:
     try:
         import onnxruntime as ort  # noqa: PLC0415
     except ImportError as error:
         raise UsageError("onnxruntime is not installed", hint="pip install onnxruntime") from error
     options = ort.SessionOptions()
-    _apply(options, request["options"], options.add_session_config_entry, "session")
-    providers = request["providers"]
+    _apply(options, request.options, options.add_session_config_entry, "session")
+    path, mode, providers = request.path, request.mode, request.providers
     if providers is not None:
         providers = [tuple(entry) if isinstance(entry, list) else entry for entry in providers]
-    path, mode = request["path"], request["mode"]
     if mode == "stock" and not os.path.isdir(path):  # noqa: PTH112
         return ort.InferenceSession(path, options, providers=providers)
     # Only now: it would count as memory of all others.
@@ -65,32 +66,22 @@ def _load(request: dict[str, Any]) -> Any:
 
 def _apply(target: Any, settings: Mapping[str, Any], add_entry: Any, kind: str) -> None:
     """Set attributes by their names, and configuration entries, whose keys all have a dot."""
-    known = [name for name in dir(type(target)) if isinstance(getattr(type(target), name), property)]
+    set_attributes(target, {name: value for name, value in settings.items() if "." not in name}, kind)
     for name, value in settings.items():
         if "." in name:
             add_entry(name, str(value))
-            continue
-        if name not in known:
-            raise UsageError(f"there is no {kind} option '{name}'", hint=f"known: {', '.join(known)}")
-        members = getattr(type(getattr(target, name)), "__members__", {})
-        if members and value not in members:
-            raise UsageError(f"'{name}' cannot be '{value}'", hint=f"known: {', '.join(members)}")
-        try:
-            setattr(target, name, members[value] if members else value)
-        except TypeError as error:
-            raise UsageError(f"{kind} option '{name}' cannot be {value!r}") from error
 
 
-def _describe(session: Any) -> dict[str, Any]:
+def _describe(session: Any) -> Loaded:
     meta = session.get_modelmeta()
-    return {
-        "inputs": [_argument(value) for value in session.get_inputs()],
-        "outputs": [_argument(value) for value in session.get_outputs()],
-        "overridable": [_argument(value) for value in session.get_overridable_initializers()],
-        "mode": getattr(session, "loaded_mode", "stock"),
-        "providers": list(session.get_providers()),
-        "provider_options": session.get_provider_options(),
-        "meta": {
+    return Loaded(
+        inputs=[_argument(value) for value in session.get_inputs()],
+        outputs=[_argument(value) for value in session.get_outputs()],
+        overridable=[_argument(value) for value in session.get_overridable_initializers()],
+        mode=getattr(session, "loaded_mode", "stock"),
+        providers=list(session.get_providers()),
+        provider_options=session.get_provider_options(),
+        meta={
             "producer_name": meta.producer_name,
             "graph_name": meta.graph_name,
             "domain": meta.domain,
@@ -98,11 +89,11 @@ def _describe(session: Any) -> dict[str, Any]:
             "version": meta.version,
             "custom_metadata_map": dict(meta.custom_metadata_map),
         },
-    }
+    )
 
 
-def _argument(value: Any) -> list[Any]:
-    return [value.name, value.type, list(value.shape)]
+def _argument(value: Any) -> tuple[str, str, list[int | str | None]]:
+    return value.name, value.type, list(value.shape)
 
 
 class _Lane:
@@ -112,46 +103,46 @@ class _Lane:
         self.session, self.channel = session, channel
         self.incoming: Slot | None = None
         self.outgoing: dict[int, Slot] = {}
-        self.made = 0
+        self.slots = 0
 
     def answer(self) -> None:
         request, descriptors = self.channel.receive()
         if descriptors:
-            self.incoming = Slot.adopt(0, request["size"], descriptors[0])
-        for number in request["forget"]:
+            self.incoming = Slot.adopt(0, request.size, descriptors[0])
+        for number in request.forget:
             self.outgoing.pop(number, None)
         try:
             parcel, reply = Parcel(), []
-            for name, value in zip(request["fetch"], self.run(request), strict=True):
+            for name, value in zip(request.fetch, self.run(request), strict=True):
                 reply.append(parcel.add(value, name))
-            slot, new = self.slot(parcel.size, request["free"])
+            slot, new = self.slot(parcel.size, request.free)
             parcel.write(slot.view())
         except Exception as error:
-            self.channel.send({"error": _failure(error)})
+            self.channel.send(_failure(error))
             return
-        message = {"outputs": reply, "slot": slot.number, "size": slot.size, "used": parcel.size}
+        message = Returned(outputs=reply, slot=slot.number, size=slot.size, used=parcel.size)
         self.channel.send(message, [slot.descriptor] if new else [])
         slot.handed_over()
 
-    def run(self, request: dict[str, Any]) -> list[Any]:
+    def run(self, request: Call) -> list[Any]:
         import onnxruntime as ort  # noqa: PLC0415
 
         source = self.incoming.view() if self.incoming else Slot.new(0, 0).view()
-        feeds = {name: unpack(description, source) for name, description in request["feeds"].items()}
+        feeds = {name: unpack(description, source) for name, description in request.feeds.items()}
         options = None
-        if request["options"]:
+        if request.options:
             options = ort.RunOptions()
-            _apply(options, request["options"], options.add_run_config_entry, "run")
-        results: list[Any] = self.session.run(request["fetch"], feeds, options)
+            _apply(options, request.options, options.add_run_config_entry, "run")
+        results: list[Any] = self.session.run(request.fetch, feeds, options)
         return results
 
-    def slot(self, needed: int, free: list[int]) -> tuple[Slot, bool]:
+    def slot(self, needed: int, free: Sequence[int]) -> tuple[Slot, bool]:
         """The smallest slot that the parent has done with and that suits, or a new one."""
         suited = [self.outgoing[number] for number in free if self.outgoing[number].fits(needed)]
         if suited:
             return min(suited, key=lambda slot: slot.size), False
-        self.made += 1
-        slot = self.outgoing[self.made] = Slot.new(self.made, needed)
+        self.slots += 1
+        slot = self.outgoing[self.slots] = Slot.new(self.slots, needed)
         return slot, True
 
 
@@ -164,21 +155,21 @@ def _serve(session: Any, channel: Channel) -> None:
     channel.close()
 
 
-def _failure(error: Exception) -> dict[str, Any]:
+def _failure(error: Exception) -> Failed:
     """An error as the parent will raise it: wrong requests apart from models that fail."""
     if isinstance(error, OnnxmemError):
-        return {"usage": isinstance(error, UsageError), "message": str(error), "hint": error.hint}
+        return Failed(usage=isinstance(error, UsageError), message=str(error), hint=error.hint)
     usage = type(error).__name__ in ("InvalidArgument", "NoSuchFile", "ValueError", "TypeError")
-    return {"usage": usage, "message": said(error), "hint": ""}
+    return Failed(usage=usage, message=error_text(error), hint="")
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What an error says, in one line and without ONNX Runtime's codes."""
     message = " ".join(str(error).split())
     return re.sub(r"^\[ONNXRuntimeError\] : (\d+ : \w+ : )?", "", message) or type(error).__name__
 
 
-def failure(reply: dict[str, Any]) -> OnnxmemError:
+def failure(reply: Failed) -> OnnxmemError:
     """The error that a reply carries."""
-    kind = UsageError if reply["usage"] else ModelError
-    return kind(reply["message"], hint=reply["hint"])
+    kind = UsageError if reply.usage else ModelError
+    return kind(reply.message, hint=reply.hint)

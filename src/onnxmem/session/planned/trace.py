@@ -125,9 +125,10 @@ def record(
         with made_for_plans(options):
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
         # Nothing but this ends a run within this process.
-        alarm = threading.Timer(threading.TIMEOUT_MAX if time_limit is None else time_limit, _terminate, [how])
+        alarm = threading.Timer(time_limit or 0.0, setattr, [how, "terminate", True])
         alarm.daemon = True
-        alarm.start()
+        if time_limit is not None:
+            alarm.start()
         native.begin_record(limited=False)
         outputs = None
         try:
@@ -146,7 +147,3 @@ def record(
     if not isinstance(result, native.Recorded) or not result.complete:
         raise ModelError("there was no memory to write down what the model asks for")
     return Trace.recorded(result)
-
-
-def _terminate(how: Any) -> None:
-    how.terminate = True

@@ -40,8 +40,8 @@ def test_what_is_written_on_paper_can_be_read(scheme: Theme) -> None:
 
 
 def test_what_is_written_on_fills_can_be_read() -> None:
-    fills = {*theme.SIZES, *theme.KINDS, *theme.PARTS.values(), theme.AT_PEAK, theme.TOGETHER, theme.OTHER}
-    for fill in fills | {theme.FILE, theme.ANONYMOUS}:
+    fills = {*theme.SIZES, *theme.PARTS.values(), theme.AT_PEAK, theme.TOGETHER, theme.OTHER}
+    for fill in fills | {theme.FILE, theme.ANONYMOUS, theme.OPTIMAL}:
         assert contrast(theme.text_on(fill), fill) >= 4.5, fill
 
 

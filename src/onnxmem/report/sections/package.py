@@ -1,0 +1,62 @@
+"""The section on a package: what was packed, for which ONNX Runtime and CPU, and how to load it."""
+
+from __future__ import annotations
+
+from onnxmem.report.cells import Document, known, number, sentence, size, words
+from onnxmem.report.report import Action, Cell, Fact, Section, Table
+from onnxmem.report.sections.common import few, shapes_text
+from onnxmem.session.modes import find_mode
+from onnxmem.units import format_bytes, format_count
+
+
+def section(document: Document) -> Section:
+    """`onnxmem.package/1`: the manifest, its `folder`, and its size in `bytes`."""
+    folder, mode = words(document.get("folder") or "package", 120), find_mode(str(document["mode"]))
+    done = f", {words(document['done'], 30)}" if document.get("done") else ""
+    weights, verified = document["weights"], document["verified"]
+    shared = "one copy for all processes" if mode.shared else "those that kernels pack are copied by each process"
+    outputs = f"equal to {words(verified['reference'], 80)}, bit for bit, on {shapes_text(verified['inputs'])}"
+    facts = [
+        Fact("files", size(document, "bytes"), ", ".join(words(file["name"], 60) for file in document["files"])),
+        Fact("weights", size(weights, "raw_bytes"), f"mapped: {shared}"),
+        Fact("packed weights", size(weights, "packed_bytes"), "mapped, and used in place of their unpacked forms"),
+        Fact("in the graph", size(weights, "inline_bytes"), "small weights, a copy in each process"),
+    ]
+    load = Action("Load it", command=f'onnxmem.InferenceSession("{folder}")')
+    share = Action("See what several processes take together", command=f"onnxmem share {folder}")
+    return Section(
+        f"Package {folder}{done}",
+        f"{known(document, 'bytes')} in mode {mode.name}: {mode.about}. Its outputs are {outputs}.",
+        facts=tuple(fact for fact in facts if fact.cell.value),
+        actions=(load, share),
+        tables=tuple(table for table in (_plans(document),) if table.rows),
+        notes=few(_notes(document)),
+        source=document,
+    )
+
+
+def _plans(document: Document) -> Table:
+    rows = []
+    for plan in document.get("plans") or ():
+        above = (number(plan, "peak_bytes") or 0) - (number(plan, "lower_bound_bytes") or 0)
+        how = f"{format_bytes(above)} above the lower bound" if above > 0 else "provably minimal"
+        rows.append((Cell(shapes_text(plan["inputs"])), size(plan, "peak_bytes"), Cell(how)))
+    return Table("Planned runs", ("inputs", "peak", "how good"), tuple(rows))
+
+
+def _notes(document: Document) -> list[str]:
+    mode, order = find_mode(str(document["mode"])), document.get("order")
+    cpu = words((document.get("cpu") or {}).get("machine", "these"), 40)
+    notes = [
+        f"Made for ONNX Runtime {words(document['onnxruntime'], 20)} and {cpu} CPUs with the features of this one."
+    ]
+    if order:
+        bound, before = known(order, "bound_bytes"), known(order, "default_bound_bytes")
+        notes.append(
+            f"Its nodes run in the order '{words(order['name'], 40)}': a run needs at least {bound}, not {before}."
+        )
+    notes.append(f"Trade-off: {mode.costs}. Avoid if {mode.avoid}.")
+    source = document.get("source") or {}
+    files = format_count(len(source.get("files") or ()), "file")
+    notes.append(f"Packed from {words(source.get('path') or 'a model', 200)} ({files}).")
+    return notes + [sentence(note) for note in document.get("notes") or ()]

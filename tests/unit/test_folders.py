@@ -1,0 +1,70 @@
+"""Temporary folders: private, gone afterwards, and what a killed process left is cleared by the next call."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from onnxmem.errors import UsageError
+from onnxmem.folders import temporary_file, temporary_folder
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary directory of one's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_it_is_private_and_gone_afterwards(temporary: Path) -> None:
+    with temporary_folder() as folder:
+        (folder / "a").write_text("b")
+        assert folder.parent == temporary and folder.stat().st_mode & 0o777 == 0o700
+    assert not list(temporary.iterdir())
+    with pytest.raises(KeyboardInterrupt), temporary_folder() as folder:
+        raise KeyboardInterrupt
+    assert not list(temporary.iterdir())
+
+
+def test_what_was_left_is_cleared_and_what_is_in_use_is_not(temporary: Path) -> None:
+    (temporary / "onnxmem.tmp-killed").mkdir()
+    (temporary / "onnxmem.tmp-killed" / "weights").write_text("large")
+    (temporary / "onnxmem-mine").mkdir()
+    with temporary_folder() as first, temporary_folder() as second:
+        assert {path.name for path in temporary.iterdir()} == {first.name, second.name, "onnxmem-mine"}
+    assert [path.name for path in temporary.iterdir()] == ["onnxmem-mine"]
+
+
+def test_a_folder_beside_a_file(temporary: Path) -> None:
+    (temporary / "below").mkdir()
+    with temporary_folder(beside=temporary / "below" / "m.ort") as folder:
+        assert folder.parent == temporary / "below"
+    with pytest.raises(UsageError, match="cannot write"), temporary_folder(beside=temporary / "none" / "m.ort"):
+        pass
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EDQUOT, "quota")])
+def test_a_full_temporary_directory_is_a_sentence(error: OSError) -> None:
+    with pytest.raises(UsageError, match=r"the temporary directory '.*' is full") as caught, temporary_folder():
+        raise error
+    assert "TMPDIR" in caught.value.hint
+    with pytest.raises(PermissionError), temporary_folder():  # not about room: not ours to explain
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_a_temporary_directory_that_cannot_be_written_is_a_sentence(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "none"))
+    for make in (temporary_folder, temporary_file):
+        with pytest.raises(UsageError, match=r"cannot be written|cannot write into"), make():
+            pass
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(temporary / "none")])
+    with pytest.raises(UsageError, match="no temporary directory that can be written"), temporary_folder():
+        pass
+    assert os.listdir(temporary) == []
