@@ -89,7 +89,7 @@ def test_the_document_has_what_others_rely_on(matmul: Path, external: Path, tmp_
         picture,
     )
     assert done.returncode == 0, done.stderr
-    assert "The answers are the same" in " ".join(done.stdout.split()[:60]) and "undecided" in done.stdout
+    assert "The answers are the same" in " ".join(done.stdout.split()) and "undecided" in done.stdout
     assert all(len(line.rstrip()) <= 100 for line in done.stdout.splitlines())
     assert "matmul.onnx at 64, 2 of 2" in done.stderr
     document = json.loads(result.read_text())
@@ -158,7 +158,7 @@ def test_files_that_are_no_models_are_named(matmul: Path, tmp_path: Path) -> Non
     archive.write_bytes(b"PK\x03\x04" + bytes(99))
     for first, second in ((empty, garbage), (garbage, archive)):
         done = run(first, second)
-        assert done.returncode == 3 and done.stdout.splitlines()[2] == "! No candidate ran to the end."
+        assert done.returncode == 3 and "! No candidate could be measured." in done.stdout
         assert all(f"{path.name} could not be measured:" in done.stdout for path in (first, second))
         assert "PyTorch models are fed" not in done.stdout + done.stderr
     result = compare([garbage, matmul, archive], shapes={"x": (4, 1024)}, **QUICK)

@@ -79,7 +79,7 @@ def _summary(document: Document) -> str:
     """Peaks at the same, largest size; then whether the answers agree."""
     parity, found = document.get("parity") or {}, _measured(document["candidates"])
     if not found:
-        return "No candidate ran to the end."
+        return "No candidate could be measured."
     sizes = {str(_peak(each).get("size")) for each in found}
     at = f" at {words(sizes.pop(), 40)}" if len(sizes) == 1 else ""
     text = f"Peak memory{at}: " + ", ".join(
