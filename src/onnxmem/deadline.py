@@ -31,9 +31,5 @@ class Deadline:
         return time.monotonic() >= self._end
 
     def share(self, fraction: float) -> float:
-        """Seconds for a stage that gets this part of the whole limit, or what is left if that is less; never 0.
-
-        A part of the whole and not of what is left: a search whose work depends on its seconds must not depend on how
-        long the stages before it took.
-        """
+        """Seconds for a stage that gets this part of the whole limit, or what is left if that is less; never 0."""
         return max(min(self.time_limit * fraction, self.left), _LEAST)

@@ -107,14 +107,15 @@ struct Signals {
 };
 
 std::tuple<std::vector<int>, Wide, Wide, bool> search(const Graph& graph, const Rows& starts, double seconds,
-                                                      std::uint64_t seed) {
+                                                      std::uint64_t seed, std::uint64_t work) {
   Rows settled;
   for (const auto& start : starts) settled.push_back(checked(graph, start));
   Signals signals;
   Outcome outcome;
   {
     nb::gil_scoped_release unlocked;
-    Budget budget(seconds, [&] { return signals(); });
+    Budget budget(
+        seconds, [&] { return signals(); }, work);
     outcome = best_order(graph, settled, seed, budget);
   }
   if (signals.error) throw std::move(*signals.error);
@@ -158,5 +159,6 @@ NB_MODULE(ordering, module) {
   module.def("node_bound", &bound, nb::arg("graph"));
   module.def("within", &within, nb::arg("graph"), nb::arg("cap"), nb::arg("width"), nb::arg("seed"),
              nb::arg("backward"));
-  module.def("search", &search, nb::arg("graph"), nb::arg("starts"), nb::arg("seconds"), nb::arg("seed"));
+  module.def("search", &search, nb::arg("graph"), nb::arg("starts"), nb::arg("seconds"), nb::arg("seed"),
+             nb::arg("work") = Budget::kEndless);
 }

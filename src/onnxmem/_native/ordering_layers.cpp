@@ -103,6 +103,7 @@ class Layers {
   std::span<const int> before(int node) const { return Backward ? graph_.after[node] : graph_.before[node]; }
   std::span<const int> after(int node) const { return Backward ? graph_.before[node] : graph_.after[node]; }
   Effect step(const State& state, int node, Bytes live) {
+    budget_.spend(1 + graph_.reads[node].size() + graph_.writes[node].size());
     return Backward ? steps_.take_back(done(state), node, live) : steps_.run(done(state), node, live);
   }
 
@@ -148,6 +149,7 @@ class Layers {
         dropped_ = true;
         continue;
       }
+      budget_.spend(4 * words_);
       State child = layer_[row.parent];
       child.slot = take_slot();
       std::copy_n(done(layer_[row.parent]).words, 2 * words_, done(child).words);

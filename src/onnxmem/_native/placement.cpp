@@ -90,11 +90,13 @@ struct Searched {
 };
 
 Searched search_parts(const Columns& columns, const Instance& instance, Int capacity, unsigned lanes,
-                      std::uint64_t seed, std::size_t memory, Watch& watch) {
+                      std::uint64_t seed, std::size_t memory, std::uint64_t work, Watch& watch) {
   Searched all;
   all.offsets.assign(columns.count, 0);
   for (const Part& part : instance.parts) {
-    const RaceResult result = race(part, capacity / instance.unit, lanes, seed, memory, watch);
+    // Once the answer cannot be "fits" any more, a part that is quickly proven impossible is all there is to hope for.
+    const std::uint64_t share = all.verdict == Verdict::kUnknown ? work / 16 : work;
+    const RaceResult result = race(part, capacity / instance.unit, lanes, seed, memory, watch, share);
     if (result.verdict == Verdict::kImpossible) return {Verdict::kImpossible, {}};
     if (result.verdict == Verdict::kUnknown) all.verdict = Verdict::kUnknown;  // another part may still be impossible
     if (watch.interrupted()) break;
@@ -106,14 +108,14 @@ Searched search_parts(const Columns& columns, const Instance& instance, Int capa
 }
 
 nb::tuple search(const Column& lowers, const Column& uppers, const Column& sizes, Int capacity, double seconds,
-                 std::uint64_t seed, unsigned lanes, std::size_t memory) {
+                 std::uint64_t seed, unsigned lanes, std::size_t memory, std::uint64_t work) {
   const Columns columns = columns_of(lowers, uppers, sizes);
   if (capacity < 0) throw std::invalid_argument("a negative capacity");
   Watch watch(seconds, Polled());
   Searched found;
   {
     const nb::gil_scoped_release unlocked;
-    found = search_parts(columns, reduce(columns), capacity, lanes, seed, memory, watch);
+    found = search_parts(columns, reduce(columns), capacity, lanes, seed, memory, work, watch);
   }
   const bool fits = found.verdict == Verdict::kFits;
   return nb::make_tuple(name_of(found.verdict), fits ? nb::cast(array_of(found.offsets)) : nb::none(),
@@ -156,7 +158,8 @@ NB_MODULE(placement, module) {
   module.def("place_in_order", &pl::place_in_order_bound, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"),
              nb::arg("order"), nb::arg("best_fit"), nb::arg("seconds"));
   module.def("search", &pl::search, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"), nb::arg("capacity"),
-             nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"), nb::arg("memory") = pl::kMemory);
+             nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"), nb::arg("memory") = pl::kMemory,
+             nb::arg("work") = pl::kEndless);
   module.def("largest_part", &pl::largest_part, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.def("reduce", &pl::summary, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.attr("MOST_FOR_SEARCH") = pl::kMostForSearch;

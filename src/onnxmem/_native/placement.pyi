@@ -27,6 +27,7 @@ def search(
     seed: int,
     lanes: int,
     memory: int = ...,
+    work: int = ...,
 ) -> tuple[Literal["fits", "impossible", "unknown"], _Column | None, bool]:
     """Does it fit? The verdict, offsets if it does, and whether Ctrl-C was pressed."""
 

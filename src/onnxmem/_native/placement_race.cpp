@@ -18,8 +18,8 @@ constexpr std::uint64_t kNobody = ~std::uint64_t{0};
 // the earliest successful attempt wins however the threads are scheduled.
 class Race {
  public:
-  Race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory)
-      : part_(part), capacity_(capacity), lanes_(lanes), seed_(seed), memory_(memory) {}
+  Race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, std::uint64_t work)
+      : part_(part), capacity_(capacity), lanes_(lanes), seed_(seed), memory_(memory), work_(work) {}
 
   RaceResult run(Watch& watch) {
     std::vector<std::thread> threads;
@@ -72,7 +72,9 @@ class Race {
     SkylineSearch search(part_, capacity_, memory_);
     Tactician tactician(seed_, lane);
     for (std::uint64_t attempt = lane;; attempt += lanes_) {
-      const std::function<bool()> stop = [&] { return cancelled_ || impossible_ || winner_ < attempt; };
+      const std::function<bool()> stop = [&] {
+        return cancelled_ || impossible_ || winner_ < attempt || search.work() >= work_;
+      };
       if (stop()) break;
       const Tactics tactics = tactician.choose(attempt);
       const Verdict verdict = search.run(tactics, patience_of(attempt, part_.count()), stop);
@@ -97,6 +99,7 @@ class Race {
   const unsigned lanes_;
   const std::uint64_t seed_;
   const std::size_t memory_;
+  const std::uint64_t work_;
   std::atomic<bool> cancelled_{false}, impossible_{false};
   std::atomic<std::uint64_t> winner_{kNobody};
   std::mutex mutex_;
@@ -157,10 +160,11 @@ std::uint64_t patience_of(std::uint64_t attempt, std::size_t buffers) {
   return static_cast<std::uint64_t>(std::min((100.0 + 3.0 * static_cast<double>(buffers)) * growth, 1e15));
 }
 
-RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch) {
+RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch,
+                std::uint64_t work) {
   if (part.bound > capacity) return {Verdict::kImpossible, {}, 0};
   if (part.count() > kMostForSearch) return {};
-  return Race(part, capacity, std::max(lanes, 1u), seed, memory).run(watch);
+  return Race(part, capacity, std::max(lanes, 1u), seed, memory, work).run(watch);
 }
 
 }  // namespace onnxmem::placement

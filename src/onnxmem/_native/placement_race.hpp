@@ -19,8 +19,12 @@ constexpr std::size_t kMostForSearch = 2500;
 // Bytes in which a lane remembers what failed. More helps only where far more states fail than fit into it.
 constexpr std::size_t kMemory = std::size_t{4} << 20;
 
-// The same answer for the same seed, number of lanes and memory for each, unless the watch ends it.
-RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch);
+constexpr std::uint64_t kEndless = ~std::uint64_t{0};
+
+// The same answer for the same seed, number of lanes, and memory and work for each, unless the watch ends it. A lane
+// whose own work is done gives up, whatever the others do: that does not depend on how the threads are scheduled.
+RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch,
+                std::uint64_t work = kEndless);
 
 // Chooses the tactics of one lane's attempts: different ones at first, later more of what came closest.
 class Tactician {

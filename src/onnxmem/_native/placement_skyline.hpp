@@ -50,6 +50,8 @@ class SkylineSearch {
 
   const std::vector<Int>& offsets() const { return offset_; }
   std::uint64_t nodes() const { return nodes_; }
+  // What all attempts together cost: about the number of buffers and sections looked at, the same on any machine.
+  std::uint64_t work() const { return work_; }
   // How many buffers the last attempt had placed at its best moment.
   std::size_t most_placed() const { return most_placed_; }
 
@@ -143,7 +145,7 @@ class SkylineSearch {
   std::vector<Index> choices_;   // per section
   std::vector<char> in_valley_;  // per section
   std::vector<Int> slack_;       // per section
-  std::uint64_t nodes_ = 0, node_limit_ = 0;
+  std::uint64_t nodes_ = 0, node_limit_ = 0, work_ = 0;
   std::size_t depth_ = 0, most_placed_ = 0;
   const std::function<bool()>* stop_ = nullptr;
   bool stopped_ = false;

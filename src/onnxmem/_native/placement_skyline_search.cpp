@@ -113,6 +113,7 @@ bool SkylineSearch::solve_apart(const Piece& whole) {
 // One decision: what lies on the floor of one section of a valley?
 bool SkylineSearch::branch(const Piece& piece) {
   ++nodes_;
+  work_ += static_cast<std::uint64_t>(piece.to - piece.from) + (piece.end - piece.begin);
   most_placed_ = std::max(most_placed_, placed_order_.size());
   if (nodes_ >= node_limit_ || depth_ >= kDeepest || (nodes_ % kPatience == 0 && (*stop_)())) {
     stopped_ = true;

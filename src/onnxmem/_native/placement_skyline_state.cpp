@@ -88,6 +88,7 @@ bool SkylineSearch::place(Index buffer, Int offset, Int ceiling) {
     explain(s, decision);
     touch(s);
   }
+  work_ += neighbours_[at(buffer)].size();
   for (const Index other : neighbours_[at(buffer)])
     if (!placed_[at(other)]) release_from(other, top, std::max(part_.first[at(buffer)], part_.first[at(other)]));
   return settle(ceiling);
@@ -119,6 +120,7 @@ void SkylineSearch::sort_live(Index section) {
 // The release bound in every section where something changed. It also lifts floors that nothing can rest on.
 bool SkylineSearch::settle(Int ceiling) {
   for (const Index s : touched_) {
+    work_ += live_[at(s)].size();
     Int lowest = kLargest, highest = -1;
     for (const Index b : live_[at(s)]) {
       if (placed_[at(b)]) continue;

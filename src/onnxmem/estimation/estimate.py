@@ -16,13 +16,12 @@ from onnxmem.model.weights import Weight
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.strategies import STRATEGIES, solve
 from onnxmem.schedule.formula import Formula, Piece, peak_formula
-from onnxmem.schedule.scheduled import ALIGNMENT, ORDER_SHARE, Question, Scheduled, graph_of, schedule
+from onnxmem.schedule.scheduled import ALIGNMENT, STAGE_SHARE, Question, Scheduled, graph_of, order_graph, schedule
 from onnxmem.schedule.storages import Rules
-from onnxmem.schedule.timeline import lay_out
 from onnxmem.units import format_bytes
 
-_PLACEMENT_SHARE = 0.25
-"""The part of the time limit that a strategy gets."""
+_EFFORT = 0.2
+"""The part of the time limit that a strategy takes on an ordinary processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +254,13 @@ def compute_estimate(
     deadline = Deadline(question.time_limit)
     scheduled = schedule(model, question, deadline)
     plans = [
-        solve(scheduled.problem, name, time_limit=deadline.share(_PLACEMENT_SHARE), seed=question.seed)
+        solve(
+            scheduled.problem,
+            name,
+            time_limit=deadline.share(STAGE_SHARE),
+            effort=question.time_limit * _EFFORT,
+            seed=question.seed,
+        )
         for name in strategies
     ]
     formula, note = _formula(model, question, scheduled, deadline) if scheduled.assumed else (None, None)
@@ -280,14 +285,7 @@ def _formula(
     model: Model, question: Question, scheduled: Scheduled, deadline: Deadline
 ) -> tuple[Formula | None, str | None]:
     symbolic = graph_of(model, question, scheduled.given, deadline)
-    timeline = lay_out(
-        symbolic,
-        question.order,
-        question.rules,
-        sample=scheduled.assumed,
-        time_limit=deadline.share(ORDER_SHARE),
-        seed=question.seed,
-    )
+    timeline = order_graph(symbolic, question, deadline, scheduled.assumed)
     if not timeline.symbols:
         return None, "the peak does not depend on the free dimensions"
     formula = peak_formula(timeline, time_limit=deadline.left)

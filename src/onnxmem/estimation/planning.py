@@ -23,8 +23,8 @@ from onnxmem.schedule.scheduled import ALIGNMENT, Question, Scheduled, schedule
 from onnxmem.schedule.storages import Rules
 from onnxmem.units import format_bytes
 
-_PLACEMENT_SHARE = 0.5
-"""The part of the time limit that the strategy gets."""
+_EFFORT = 0.3
+"""The part of the time limit that the strategy takes on an ordinary processor."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -167,5 +167,7 @@ def compute_plan(
         scheduled = schedule(source, question, deadline)
         source = scheduled.problem
     problem = source if capacity is None else source.with_capacity(capacity)
-    found = solve(problem, strategy, time_limit=deadline.share(_PLACEMENT_SHARE), seed=question.seed)
+    found = solve(
+        problem, strategy, time_limit=deadline.share(1.0), effort=question.time_limit * _EFFORT, seed=question.seed
+    )
     return Planning.of(found, scheduled, name), found, scheduled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxmem.model.dims import Dim
@@ -88,3 +88,25 @@ class Graph:
     def all_weights(self) -> Iterator[Weight]:
         """The weights of this graph and of every subgraph in it."""
         return (weight for graph in self.walk() for weight in graph.weights)
+
+
+def leaves_of(before: Sequence[Iterable[int]]) -> list[int]:
+    """The nodes whose outputs no other node reads."""
+    read = {predecessor for inputs in before for predecessor in inputs}
+    return [node for node in range(len(before)) if node not in read]
+
+
+def backwards_from(leaves: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
+    """Depth-first from each leaf to its inputs, both in the order given; a node comes after all it reads."""
+    order: list[int] = []
+    visited = [False] * len(before)
+    stack = [(leaf, False) for leaf in reversed(leaves)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif not visited[node]:
+            visited[node] = True
+            stack.append((node, True))
+            stack.extend((p, False) for p in reversed(before[node]) if not visited[p])
+    return order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -11,7 +12,7 @@ from pathlib import Path
 from onnx import GraphProto, ModelProto, TypeProto
 
 from onnxmem.deadline import Deadline
-from onnxmem.errors import ImpossibleShapes, ModelError, UsageError
+from onnxmem.errors import ImpossibleShapes, ModelError, RuntimeUnsupported, UsageError
 from onnxmem.model.bindings import free_dimensions, input_shapes
 from onnxmem.model.comparing import substitute
 from onnxmem.model.dims import Dim, ceil_div, product, symbol, symbols_of
@@ -19,7 +20,7 @@ from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
-from onnxmem.model.optimize import LEVELS, node_numbers, optimize
+from onnxmem.model.optimize import LEVELS, has_any_order, in_default_order, node_numbers, optimize
 from onnxmem.model.shapes import Inferred, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
 from onnxmem.model.weights import is_constant, read_weights
@@ -37,6 +38,7 @@ class Model:
     folder: Path
     file_size: int
     _cache: dict[object, ModelProto] = field(default_factory=dict, repr=False)
+    _numbered: dict[object, dict[str, int]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Model:
@@ -111,7 +113,7 @@ class Model:
             tensors={n: t for n, t in graph.tensors.items() if n in self.inputs or n not in graph.inputs},
         )
         if numbered and seen != "raw":
-            numbered_as = node_numbers(self.proto, self.folder, level, numbers)
+            numbered_as = self._numbers(level, numbers)
             nodes = tuple(replace(node, index=_number(node, numbered_as)) for node in graph.nodes)
             graph = replace(graph, nodes=nodes, numbering="runtime")
         return replace(graph, view=seen, notes=tuple(notes))
@@ -119,8 +121,18 @@ class Model:
     def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
         key = (level, tuple(sorted(fixed.items())))
         if key not in self._cache:
-            self._cache[key] = optimize(self.proto, self.folder, level, fixed)
+            optimized = optimize(self.proto, self.folder, level, fixed)
+            if has_any_order(optimized):
+                with suppress(RuntimeUnsupported):  # too large to be numbered: any of its orders will do
+                    optimized = in_default_order(optimized, self._numbers(level, fixed))
+            self._cache[key] = optimized
         return self._cache[key]
+
+    def _numbers(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        key = (level, tuple(sorted(fixed.items())))
+        if key not in self._numbered:
+            self._numbered[key] = node_numbers(self.proto, self.folder, level, fixed)
+        return self._numbered[key]
 
     def _infer(
         self,

@@ -19,7 +19,8 @@ from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.folders import temporary_folder
 from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.external import read_external
-from onnxmem.model.load import subgraphs_of
+from onnxmem.model.graph import backwards_from, leaves_of
+from onnxmem.model.load import node_reads, subgraphs_of
 from onnxmem.model.weights import constant_value, is_constant
 
 LEVELS = ("disabled", "basic", "extended", "layout", "all")
@@ -32,6 +33,7 @@ _LARGEST_KEPT_INTEGERS = 4 * 1024 * 1024
 _ORT_FORMAT_LIMIT = 2**31 - 2**24
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 _ZEROS = "zeros.bin"
+_REORDERING = "ReorderOutput"
 _MARK = "onnxmem.mark"
 # ONNX Runtime infers no shapes for functions over older operator sets, and refuses them.
 _FIRST_WITH_FUNCTIONS = 9
@@ -46,13 +48,48 @@ def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tu
         source, target = temporary / "skeleton.onnx", temporary / "optimized.onnx"
         write_skeleton(model, folder, source, fixed, marked=True)
         _run_optimizer(source, target, level)
-        return onnx.load_model(target, load_external_data=False)
+        optimized = onnx.load_model(target, load_external_data=False)
+    for node in optimized.graph.node:
+        if _made_in_any_order(node):
+            node.name = ""  # it ends in a number that is another one each time
+    return optimized
+
+
+def in_default_order(optimized: ModelProto, numbers: Mapping[str, int]) -> ModelProto:
+    """The same graph with its nodes in ONNX Runtime's default order for these numbers.
+
+    It wrote them in that order, but for numbers of its own: see `node_numbers`.
+    """
+    nodes = optimized.graph.node
+    made = {name: position for position, node in enumerate(nodes) for name in node.output if name}
+    number = [numbers.get(next(filter(None, node.output), ""), -1) for node in nodes]
+    before = [
+        sorted({made[name] for name in node_reads(node) if name in made}, key=lambda v: -number[v]) for node in nodes
+    ]
+    leaves = sorted(leaves_of(before), key=lambda v: -number[v])
+    ordered = [nodes[position] for position in backwards_from(leaves, before)]
+    result = ModelProto()
+    result.CopyFrom(optimized)
+    del result.graph.node[:]
+    result.graph.node.extend(ordered)
+    return result
+
+
+def has_any_order(optimized: ModelProto) -> bool:
+    """Would ONNX Runtime number the nodes of this graph in another way the next time?"""
+    return sum(map(_made_in_any_order, optimized.graph.node)) > 1
+
+
+def _made_in_any_order(node: NodeProto) -> bool:
+    # Where convolutions work on blocks of channels, what turns their outputs back is made in the order of addresses.
+    return node.op_type == _REORDERING
 
 
 def node_numbers(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """ONNX Runtime's number for each node of the optimized graph, by the node's first output.
 
-    Its priority-based order breaks ties by these numbers, which only the ORT format keeps.
+    Its orders break ties by these numbers, which only the ORT format keeps. Some nodes have theirs by chance; here they
+    get them in the order of their names, so that the numbers are the same each time, and such as could have been.
     """
     total = sum(tensor_bytes(tensor.data_type, tensor.dims) or 0 for tensor in model.graph.initializer)
     if total > _ORT_FORMAT_LIMIT:
@@ -70,8 +107,10 @@ def node_numbers(model: ModelProto, folder: Path, level: str, fixed: Mapping[str
         _run_optimizer(source, target, level, ort_format=True)
         content = InferenceSession.InferenceSession.GetRootAsInferenceSession(bytearray(target.read_bytes()), 0)
     graph = content.Model().Graph()
-    nodes = (graph.Nodes(position) for position in range(graph.NodesLength()))
-    return {_first_output(node): node.Index() for node in nodes}
+    nodes = [graph.Nodes(position) for position in range(graph.NodesLength())]
+    numbers = {_first_output(node): int(node.Index()) for node in nodes}
+    by_chance = sorted(_first_output(node) for node in nodes if (node.OpType() or b"").decode() == _REORDERING)
+    return numbers | dict(zip(by_chance, sorted(numbers[name] for name in by_chance), strict=True))
 
 
 def _first_output(node: Any) -> str:

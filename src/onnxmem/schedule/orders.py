@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from onnxmem.errors import UsageError
-from onnxmem.model.graph import Graph
+from onnxmem.model.graph import Graph, backwards_from, leaves_of
 from onnxmem.schedule.search import OrderResult, best_order
 from onnxmem.schedule.storages import predecessors
 from onnxmem.schedule.workload import Workload, peak
@@ -29,7 +29,7 @@ def ort_default(graph: Graph, workload: Workload) -> Order:
         return file_order(graph, workload)
     numbers = [node.index for node in graph.nodes]
     before = [sorted(inputs, key=lambda v: -numbers[v]) for inputs in predecessors(graph)]
-    return _backwards(before, sorted(_leaves(before), key=lambda v: -numbers[v]))
+    return backwards_from(sorted(leaves_of(before), key=lambda v: -numbers[v]), before)
 
 
 def ort_priority(graph: Graph, _: Workload) -> Order:
@@ -40,7 +40,7 @@ def ort_priority(graph: Graph, _: Workload) -> Order:
 def depth_first(graph: Graph, _: Workload) -> Order:
     """Nothing before it is needed: backwards from the first output, each input made completely before the next."""
     before = predecessors(graph)
-    return _backwards(before, _leaves(before))
+    return backwards_from(leaves_of(before), before)
 
 
 def breadth_first(graph: Graph, _: Workload) -> Order:
@@ -122,7 +122,9 @@ def check_order_name(name: str) -> None:
         raise UsageError(f"there is no order '{name}'", hint=f"known: {', '.join(ORDERS)}")
 
 
-def find_order(name: str, graph: Graph, workload: Workload, *, time_limit: float, seed: int = 0) -> OrderResult:
+def find_order(
+    name: str, graph: Graph, workload: Workload, *, time_limit: float, effort: float | None = None, seed: int = 0
+) -> OrderResult:
     """The order of that name, its peak, and what is proven about it.
 
     Only `best` searches. It starts from all the others and is never worse, as far as ONNX Runtime can be made to run
@@ -131,7 +133,7 @@ def find_order(name: str, graph: Graph, workload: Workload, *, time_limit: float
     check_order_name(name)
     if name == "best":
         starts = [simple(graph, workload) for simple in SIMPLE_ORDERS.values()]
-        return best_order(workload, time_limit=time_limit, seed=seed, start_orders=starts)
+        return best_order(workload, time_limit=time_limit, effort=effort, seed=seed, start_orders=starts)
     started = time.perf_counter()
     order = SIMPLE_ORDERS[name](graph, workload)
     return OrderResult(order, peak(workload, order), False, 0, time.perf_counter() - started)
@@ -143,28 +145,6 @@ def _followers(before: Sequence[Iterable[int]]) -> list[list[int]]:
         for predecessor in inputs:
             followers[predecessor].append(node)
     return followers
-
-
-def _leaves(before: Sequence[Iterable[int]]) -> list[int]:
-    """The nodes whose outputs no other node reads."""
-    read = {predecessor for inputs in before for predecessor in inputs}
-    return [node for node in range(len(before)) if node not in read]
-
-
-def _backwards(before: Sequence[Sequence[int]], leaves: Sequence[int]) -> Order:
-    """Depth-first from each leaf to its inputs, both in the order given; a node comes after all it reads."""
-    order: Order = []
-    visited = [False] * len(before)
-    stack = [(leaf, False) for leaf in reversed(leaves)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-        elif not visited[node]:
-            visited[node] = True
-            stack.append((node, True))
-            stack.extend((p, False) for p in reversed(before[node]) if not visited[p])
-    return order
 
 
 def _kahn(graph: Graph, key: Callable[[int], tuple[object, ...]]) -> Order:

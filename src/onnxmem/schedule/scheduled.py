@@ -19,8 +19,10 @@ from onnxmem.schedule.timeline import Timeline, lay_out
 ALIGNMENT = 64
 
 
-ORDER_SHARE = 0.25
-"""The part of the time limit that the search for an order gets."""
+ORDER_EFFORT = 0.2
+"""The part of the time limit that the search for an order takes on an ordinary processor …"""
+STAGE_SHARE = 0.5
+"""… and that any one stage takes at most, where that is slow or busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +66,23 @@ def schedule(model: Model, question: Question, deadline: Deadline | None = None)
     """Read the graph at the sizes asked for (defaults where nothing is said) and lay it out in time."""
     deadline = deadline or Deadline(question.time_limit)
     graph, given, assumed = numbered_graph(model, question, deadline)
-    timeline = lay_out(
-        graph, question.order, question.rules, time_limit=deadline.share(ORDER_SHARE), seed=question.seed
-    )
+    timeline = order_graph(graph, question, deadline)
     return Scheduled(model, graph, timeline, problem_of(timeline, question.alignment), given, assumed)
+
+
+def order_graph(
+    graph: Graph, question: Question, deadline: Deadline, sample: Mapping[str, int] | None = None
+) -> Timeline:
+    """The graph laid out in the order asked for, at the dimensions in `sample` where it has free ones."""
+    return lay_out(
+        graph,
+        question.order,
+        question.rules,
+        sample=sample,
+        time_limit=deadline.share(STAGE_SHARE),
+        effort=question.time_limit * ORDER_EFFORT,
+        seed=question.seed,
+    )
 
 
 def numbered_graph(

@@ -12,6 +12,8 @@ from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.schedule.workload import Workload, check_order, dependencies, peak
 
 LARGEST = 2**63 - 1
+WORK_PER_SECOND = 15_000_000
+"""What an ordinary processor does in a second, in the units of `ordering.search`."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,19 @@ class OrderResult:
 
 
 def best_order(
-    workload: Workload, *, time_limit: float = 5.0, seed: int = 0, start_orders: Sequence[Sequence[int]] = ()
+    workload: Workload,
+    *,
+    time_limit: float = 5.0,
+    effort: float | None = None,
+    seed: int = 0,
+    start_orders: Sequence[Sequence[int]] = (),
 ) -> OrderResult:
     """Search for the order of nodes with the smallest peak of live bytes.
 
-    The search ends when it has proven its order optimal, after `time_limit` seconds, or at Ctrl-C, and then returns
-    the best order so far. Every order it considers runs glued nodes as soon as they are ready, those in `start_orders`
-    after being settled that way. With the same seed, a search that was not cut short gives the same order.
+    The search ends when it has proven its order optimal, when it has done as much as an ordinary processor does in
+    `effort` seconds (or else in `time_limit`), after `time_limit` seconds, or at Ctrl-C, with the best order so far.
+    Unless the limit or Ctrl-C cut it short, the same seed and effort give the same order. Every order it considers runs
+    glued nodes as soon as they are ready, those in `start_orders` after being settled that way.
     """
     if not time_limit >= 0:
         raise UsageError(f"a time limit must not be negative, but is {time_limit}")
@@ -47,7 +55,8 @@ def best_order(
     started = time.perf_counter()
     graph = native_graph(workload)
     starts = [list(start) for start in start_orders]
-    order, native_peak, bound, interrupted = ordering.search(graph, starts, time_limit, seed % 2**64)
+    work = int(min(time_limit if effort is None else effort, 1e6) * WORK_PER_SECOND)
+    order, native_peak, bound, interrupted = ordering.search(graph, starts, time_limit, seed % 2**64, work)
     seconds = time.perf_counter() - started
 
     # The same sum in Python, which shares no code with the search.

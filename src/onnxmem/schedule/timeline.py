@@ -97,6 +97,7 @@ class _Layout:
     rules: Rules
     sample: Mapping[str, int]
     time_limit: float
+    effort: float | None
     seed: int
     steps: list[Step] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -111,15 +112,17 @@ def lay_out(
     *,
     sample: Mapping[str, int] | None = None,
     time_limit: float = 5.0,
+    effort: float | None = None,
     seed: int = 0,
     found: OrderResult | None = None,
 ) -> Timeline:
     """Run `graph` on paper, in the order of that name.
 
     Sizes may be symbolic. Orders that look at sizes see them at the dimensions in `sample` (1 where it is silent).
-    `best` searches for `time_limit` seconds at most. `found` is the order of the main graph if it was chosen elsewhere.
+    `best` searches with that `effort`, for `time_limit` seconds at most. `found` is the order of the main graph if it
+    was chosen elsewhere.
     """
-    layout = _Layout(order, rules or Rules(), sample or {}, time_limit, seed)
+    layout = _Layout(order, rules or Rules(), sample or {}, time_limit, effort, seed)
     search = found or _choose_order(graph, layout, layout.rules, frozenset())
     _lay_out(graph, layout, "", layout.rules, frozenset(), search.order)
     return Timeline(order, tuple(layout.steps), tuple(layout.spans), tuple(layout.unknown), layout.rules, search)
@@ -194,7 +197,9 @@ def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozen
         return max((_choose_order(g, layout, *_inside(g, node, layout)).peak for g in graphs), default=0)
 
     workload = memory_of(graph, rules, number=at_sample, scratch=inner_peak, uncounted=uncounted).workload
-    return find_order(layout.order, graph, workload, time_limit=layout.time_limit, seed=layout.seed)
+    return find_order(
+        layout.order, graph, workload, time_limit=layout.time_limit, effort=layout.effort, seed=layout.seed
+    )
 
 
 def _unique(name: str, taken: set[str]) -> str:

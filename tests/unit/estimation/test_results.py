@@ -158,3 +158,11 @@ def test_an_assumption_that_contradicts_the_model_is_named() -> None:
         estimate(model)
     assert caught.value.hint.startswith("N=1, S=128 was assumed")
     assert estimate(model, dims={"S": 100}).best.optimal
+
+
+@pytest.mark.parametrize("order", ["ort-default", "ort-priority", "best"])
+def test_the_same_seed_gives_the_same_order_and_plan(order: str) -> None:
+    """ONNX Runtime numbers some nodes by their addresses: orders, and what is searched from them, went with that."""
+    proto = zoo.build("randwire", channels=16, nodes=12)
+    plans = [plan(Model.of(proto, "wired.onnx"), order=order, seed=3) for _ in range(4)]
+    assert len({each.placement for each in plans}) == 1

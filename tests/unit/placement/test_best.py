@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 
 from benchmarks.placement_instances import cut_rectangle, random_buffers
 from onnxmem.errors import BudgetExceeded, UsageError
+from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import LARGEST, Buffer, Problem
 from onnxmem.placement.strategies import STRATEGIES, solve
 from onnxmem.placement.strategies import best as best_strategy
@@ -72,6 +74,21 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     plans = [solve(problem, "best", seed=7, threads=3, time_limit=30.0) for _ in range(3)]
     assert all(plan.fits for plan in plans)
     assert all(np.array_equal(plan.offsets, plans[0].offsets) for plan in plans)
+
+
+def test_a_search_that_proves_nothing_ends_in_the_same_place() -> None:
+    """Its end is by work and not by time: a busy machine takes longer, and finds the same."""
+    problem = cut_rectangle(600, 0, trim=0.05).with_capacity(None)
+
+    def search(_: int) -> Plan:
+        return solve(problem, "best", seed=7, threads=3, effort=0.1, time_limit=600)
+
+    plans = [search(0), search(1)]
+    with ThreadPoolExecutor(3) as pool:
+        plans += pool.map(search, range(3))
+    assert not plans[0].optimal
+    assert all(np.array_equal(plan.offsets, plans[0].offsets) for plan in plans)
+    assert len({plan.proven_bound for plan in plans}) == 1
 
 
 def test_a_large_problem_meets_its_bound_around_the_core() -> None:

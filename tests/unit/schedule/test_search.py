@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -140,6 +141,16 @@ def test_never_worse_than_a_start_order_however_short_the_time() -> None:
 def test_a_finished_search_gives_the_same_order_again() -> None:
     workload = cells(4, 4, 3, seed=2)
     assert best_order(workload, seed=7).order == best_order(workload, seed=7).order
+
+
+def test_a_search_that_proves_nothing_ends_in_the_same_place() -> None:
+    """Its end is by work and not by time: a busy machine takes longer, and finds the same."""
+    results = [best_order(HARD, seed=7, effort=0.3, time_limit=600) for _ in range(2)]
+    with ThreadPoolExecutor(3) as pool:
+        results += pool.map(lambda _: best_order(HARD, seed=7, effort=0.3, time_limit=600), range(3))
+    assert not results[0].optimal
+    assert len({tuple(result.order) for result in results}) == 1
+    assert len({result.proven_bound for result in results}) == 1
 
 
 def test_the_time_limit_holds() -> None:

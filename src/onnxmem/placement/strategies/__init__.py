@@ -28,6 +28,7 @@ def solve(
     strategy: str = "best",
     *,
     time_limit: float | None = None,
+    effort: float | None = None,
     seed: int | None = None,
     threads: int | None = None,
     memory: int | None = None,
@@ -35,9 +36,10 @@ def solve(
     """Place a problem's buffers, and vouch for the result.
 
     `strategy` is a name from STRATEGIES or OPTIONAL, or a dotted path such as "mypkg.mine:plan". The
-    options reach those strategies that have a parameter of that name, if they are given: seconds, where to begin where
-    choices are random, how many threads, and bytes for the search to remember what it has seen. Every plan passes the
-    validator before it is returned; whether it stays within the problem's capacity is the plan's `fits`.
+    options reach those strategies that have a parameter of that name, if they are given: seconds at most, how many an
+    ordinary processor should take, where to begin where choices are random, how many threads, and bytes for the search
+    to remember what it has seen. Every plan passes the validator before it is returned; whether it stays within the
+    problem's capacity is the plan's `fits`.
     """
     place = find(strategy)
     if problem.capacity is not None and problem.lower_bound > problem.capacity:
@@ -46,7 +48,7 @@ def solve(
             f"{format_bytes(problem.lower_bound)} are live at step {problem.peak_step[0]}",
             hint=f"the lower bound is {problem.lower_bound} bytes, the capacity {problem.capacity}",
         )
-    options = {"time_limit": time_limit, "seed": seed, "threads": threads, "memory": memory}
+    options = {"time_limit": time_limit, "effort": effort, "seed": seed, "threads": threads, "memory": memory}
     accepted = inspect.signature(place).parameters
     started = time.perf_counter()
     try:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from onnxmem._native import placement
 from onnxmem.placement.problem import Int64Array, Problem
-from onnxmem.placement.strategies._hunt import Hunt
+from onnxmem.placement.strategies._state import SearchState
 from onnxmem.placement.strategies.greedy_by_breadth import widest_step
 
 # Steps at which at least this share of the bound is live are where it gets tight.
@@ -20,33 +20,35 @@ _TIGHT = 0.95
 _LARGEST_FIRST_CORE = 1000
 # Below this share of the bound, halving the distance to the best plan is no longer worth a round.
 _SMALLEST_STEP = 1e-4
+# The part of the remaining work that one core gets.
+_SHARE = 0.25
 
 
-def grow_core(hunt: Hunt) -> None:
-    """Plans within the goal, or else within targets half-way from there to the best plan, until the time is up."""
-    core = _first_core(hunt.problem)
-    low = target = hunt.goal
+def grow_core(state: SearchState) -> None:
+    """Plans within the goal, or else within targets half-way from there to the best plan, until the work is done."""
+    core = _first_core(state.problem)
+    low = target = state.goal
     attempt = 0
-    while not hunt.over and hunt.best is not None:
-        if not _meet(hunt, core.copy(), target, attempt):
+    while not state.over and state.best is not None:
+        if not _meet(state, core.copy(), target, attempt):
             low = target
         attempt += 1
-        target = low + (hunt.best.peak - low) // 2 // hunt.unit * hunt.unit
-        if hunt.best.peak - target < max(hunt.bound * _SMALLEST_STEP, hunt.unit):
-            low = target = hunt.goal
+        target = low + (state.best.peak - low) // 2 // state.unit * state.unit
+        if state.best.peak - target < max(state.bound * _SMALLEST_STEP, state.unit):
+            low = target = state.goal
 
 
-def _meet(hunt: Hunt, core: npt.NDArray[np.bool_], target: int, attempt: int) -> bool:
+def _meet(state: SearchState, core: npt.NDArray[np.bool_], target: int, attempt: int) -> bool:
     """Can a plan within the target be built around a core that grows as needed?"""
-    while core.sum() <= placement.MOST_FOR_SEARCH and hunt.seconds_left > 0 and not hunt.interrupted:
+    while core.sum() <= placement.MOST_FOR_SEARCH and not state.exhausted:
         rows = np.flatnonzero(core)
-        _, offsets = hunt.search(target, hunt.seconds_left / 4, rows=rows, attempt=attempt)
+        _, offsets = state.search(target, _SHARE, rows=rows, attempt=attempt)
         if offsets is None:
             return False
-        plan = hunt.place(_around(hunt.problem, rows, offsets))
+        plan = state.place(_around(state.problem, rows, offsets))
         if plan is None:
             return False
-        above = plan.offsets > target - hunt.problem.footprints
+        above = plan.offsets > target - state.problem.footprints
         if not above.any():
             return True
         if not (above & ~core).any():

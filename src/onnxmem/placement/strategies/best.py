@@ -19,8 +19,8 @@ from onnxmem.errors import UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Int64Array, Problem
 from onnxmem.placement.strategies._core import grow_core
-from onnxmem.placement.strategies._hunt import Hunt
 from onnxmem.placement.strategies._minimize import minimize
+from onnxmem.placement.strategies._state import SearchState
 from onnxmem.placement.strategies.greedy_by_breadth import widest_step
 
 
@@ -28,39 +28,48 @@ def plan(
     problem: Problem,
     *,
     time_limit: float = 10.0,
+    effort: float | None = None,
     seed: int = 0,
     threads: int | None = None,
     memory: int = placement.MEMORY,
 ) -> Plan:
     """The smallest plan found within `time_limit` seconds, or the first within the problem's capacity.
 
-    A search that ends before the limit gives the same plan for the same `seed`, number of `threads` and `memory`, the
-    bytes in which each of them remembers what failed. Ctrl-C ends it at once with the best plan so far.
+    The search does as much as an ordinary processor does in `effort` seconds, or else in `time_limit`. Unless the limit
+    ends it, it gives the same plan for the same `seed`, `effort`, number of `threads` and `memory`, the bytes in
+    which each of them remembers what failed. Ctrl-C ends it with the best plan so far.
     """
     if not time_limit > 0:
         raise UsageError(f"the time limit must be more than 0 seconds, not {time_limit}")
     if threads is not None and threads < 1:
         raise UsageError(f"a search needs at least one thread, not {threads}")
-    hunt = Hunt(problem, time_limit, seed, threads or min(os.cpu_count() or 1, 8), memory)
+    state = SearchState(
+        problem,
+        time_limit=time_limit,
+        effort=time_limit if effort is None else effort,
+        seed=seed,
+        threads=threads or min(os.cpu_count() or 1, 8),
+        memory=memory,
+    )
     try:
-        portfolio(hunt)
-        if not hunt.over:
+        portfolio(state)
+        if not state.over:
             searchable = _largest_part(problem) <= placement.MOST_FOR_SEARCH
-            (minimize if searchable else grow_core)(hunt)
+            (minimize if searchable else grow_core)(state)
     except KeyboardInterrupt:
-        hunt.interrupted = True
-    return hunt.result()
+        state.interrupted = True
+    return state.result()
 
 
 def _largest_part(problem: Problem) -> int:
     return placement.largest_part(problem.lowers, problem.uppers, problem.footprints)
 
 
-def portfolio(hunt: Hunt) -> None:
+def portfolio(state: SearchState) -> None:
     """Greedy plans until one meets the goal."""
-    for order, best_fit in _orders(hunt.problem):
-        hunt.place(order, best_fit=best_fit)
-        if hunt.over:
+    for order, best_fit in _orders(state.problem):
+        state.place(order, best_fit=best_fit)
+        if state.over:
             return
 
 

@@ -1,4 +1,8 @@
-"""What the stages of the best strategy share: the best plan and bound so far, the goal, and the clock."""
+"""What the stages of the best strategy share: the best plan and bound so far, the goal, and what may still be done.
+
+Work is counted, not timed, so that the same seed gives the same plan however busy the machine is. The clock is there
+for machines that are far slower than most.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,23 @@ from onnxmem.placement.strategies._place import try_in_order
 
 Verdict = Literal["fits", "impossible", "unknown"]
 
+WORK_PER_SECOND = 10**8
+"""What a thread of an ordinary processor does in a second, in the units of `placement.search`."""
+_LEAST_WORK = WORK_PER_SECOND // 20
 
-class Hunt:
+
+class SearchState:
     """A search in progress. Its `result` is valid at any moment, also after an interruption."""
 
-    def __init__(self, problem: Problem, time_limit: float, seed: int, threads: int, memory: int) -> None:
+    def __init__(
+        self, problem: Problem, *, time_limit: float, effort: float, seed: int, threads: int, memory: int
+    ) -> None:
         self.problem = problem
         self.seed = seed
         self.threads = threads
         self.memory = memory
         self.end = time.perf_counter() + time_limit
+        self.work = self.work_left = int(min(effort, 1e6) * WORK_PER_SECOND)
         self.best: Plan | None = None
         self.bound = problem.lower_bound
         self.interrupted = False
@@ -36,16 +47,21 @@ class Hunt:
         return max(self.end - time.perf_counter(), 0.0)
 
     @property
+    def exhausted(self) -> bool:
+        """Is the work done, or the time up?"""
+        return self.interrupted or self.work_left * 100 < self.work or self.seconds_left <= 0
+
+    @property
     def goal(self) -> int:
         """The peak that ends the search."""
         return self.bound if self.problem.capacity is None else max(self.problem.capacity, self.bound)
 
     @property
     def over(self) -> bool:
-        """Is the goal met, or proven out of reach, or the time up?"""
+        """Is the goal met, or proven out of reach, or nothing more to be done?"""
         met = self.best is not None and self.best.peak <= self.goal
         out_of_reach = self.problem.capacity is not None and self.problem.capacity < self.bound
-        return met or out_of_reach or self.interrupted or self.seconds_left <= 0
+        return met or out_of_reach or self.exhausted
 
     def offer(self, candidate: Plan | None) -> None:
         """Keep a plan if it is the smallest so far."""
@@ -60,16 +76,21 @@ class Hunt:
         return plan
 
     def search(
-        self, capacity: int, seconds: float, *, rows: Int64Array | None = None, attempt: int = 0
+        self, capacity: int, share: float, *, rows: Int64Array | None = None, attempt: int = 0
     ) -> tuple[Verdict, Int64Array | None]:
-        """Do the buffers (or those in `rows`) fit? A proof that they do not raises the bound."""
+        """Do the buffers (or those in `rows`) fit? A proof that they do not raises the bound.
+
+        `share` is the part of the work left that this may cost.
+        """
         problem = self.problem
         chosen = slice(None) if rows is None else rows
+        work = max(int(self.work_left * share), _LEAST_WORK)
         verdict, offsets, interrupted = placement.search(
             problem.lowers[chosen], problem.uppers[chosen], problem.footprints[chosen],
-            min(capacity, LARGEST), min(seconds, self.seconds_left), (self.seed + attempt) % 2**64, self.threads,
-            self.memory,
+            min(capacity, LARGEST), self.seconds_left, (self.seed + attempt) % 2**64, self.threads, self.memory, work,
         )  # fmt: skip
+        # An answer counts little: what it really took depends on which thread was first.
+        self.work_left -= work if verdict == "unknown" else min(work, self.work // 100)
         self.interrupted = self.interrupted or interrupted
         if verdict == "impossible":
             self.bound = max(self.bound, capacity // self.unit * self.unit + self.unit)
