@@ -61,7 +61,10 @@ def share(
             time_limit=time_limit,
         )
     output.show(result)
-    if any(group.failures for group in result.groups):
+    failed = [group for group in result.groups if group.failures]
+    for group in failed:
+        tell(f"{group.mode}, {group.count} worker{'s' * (group.count > 1)}: {group.failures[0]}")
+    if failed:
         raise typer.Exit(3)
 
 
