@@ -156,7 +156,7 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str, opti
     # Python itself takes a moment to start and to end; under load, more.
     assert time.monotonic() - started < 3 + 1 + 4
     assert done.returncode == 3, done.stderr
-    assert "timed out" in done.stderr.splitlines()[-1] and "stopped after" in done.stderr
+    assert "timed out" in done.stderr.splitlines()[-1]
 
 
 def test_a_measurement_ends_with_the_trials_there_was_time_for(model: Path) -> None:

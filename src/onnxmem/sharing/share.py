@@ -33,6 +33,7 @@ ORT_MODES = ("ort", "ort-mapped", "ort-mapped-packed")
 _STREAK = 2
 _FOREVER = 1e6
 _NOT_ASKED = Unknown("it was not asked for")
+_NO_TIME = "timed out: the time limit was over before it began"
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,8 @@ class _Lab:
         """How long do loading and the first run take if the files have to come from the disk?"""
         if not wanted:
             return Cold(load_seconds=_NOT_ASKED, first_run=_NOT_ASKED)
+        if self._deadline.passed:
+            return Cold(load_seconds=Unknown(_NO_TIME), first_run=Unknown(_NO_TIME))
         self._say(f"{mode.name}: loading with a cold cache")
         kept = drop(self._files[mode.name].files)
         if kept:
@@ -197,6 +200,8 @@ class _Lab:
 
     def gather(self, group: Group, again: str, on_hold: OnHold | None) -> Group:
         """The group with one more repetition."""
+        if self._deadline.passed:
+            return group if group.rounds else replace(group, failures=(_NO_TIME,))
         self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
         # Workers wait for each other, and for whoever looks at them, as long as it takes.
         timeout = self._deadline.left if on_hold is None else _FOREVER
@@ -208,6 +213,8 @@ class _Lab:
 
     def race(self, modes: Sequence[Mode], iterations: int) -> tuple[Latency, ...]:
         """The seconds of each run: one worker of each mode, all alive, taking turns."""
+        if self._deadline.passed:
+            return tuple(Latency(mode=mode.name, seconds=Unknown(_NO_TIME), of_baseline=None) for mode in modes)
         self._say("latency: all modes take turns")
         rounds = self._scenario.runs * iterations
         tasks = [self._task(mode, rounds=rounds) for mode in modes]
