@@ -177,7 +177,7 @@ def test_the_text_explains_this_model(small: Path) -> None:
         (["{small}", "--dim", "depth=3"], 2, "no free dimension 'depth'"),
         (["{small}", "--mode", "magic"], 2, "no mode 'magic'"),
         (["{small}", "--option", "speed=9"], 2, "speed"),
-        (["{small}", "--picture", "x.pdf"], 2, "cannot write a picture"),
+        (["{small}", "--picture", "x.pdf"], 2, "there is no such format"),
         (["{broken}"], 3, "not an ONNX model"),
     ],
 )

@@ -164,7 +164,26 @@ def convert(name: str = "model.onnx") -> dict[str, Any]:
     return {"schema": "onnxmem.convert/1", "model": name, "to": "ort", "files": [{"path": name, "bytes": MIB}]}
 
 
+def track(name: str = "model.onnx", kept: bool = False) -> dict[str, Any]:
+    """A session that was released in this process."""
+    full, left, system = measure()["phases"][2], measure()["phases"][0], {"anon_bytes": 900 * MIB}
+    return {"schema": "onnxmem.track/1", "session": {"model": name, "providers": []}, "file_bytes": MIB,
+            "before_load": left, "released": {"before": full, "after": left, "held_by": [name] if kept else []},
+            "system_before": system, "system_after": system, "freed_bytes": 50 * MIB, "brought_bytes": 50 * MIB,
+            "returned_fraction": 1.0, "verdict": f"Released {name}.", "environment": ENVIRONMENT}  # fmt: skip
+
+
+def demonstrate(name: str = "model.onnx") -> dict[str, Any]:
+    """A model that was released in two ways."""
+    system = {"anon_bytes": 900 * MIB}
+    isolation = {"child": measure()["phases"][2], "returned_fraction": 0.999, "system_full": system,
+                 "system_after": system}  # fmt: skip
+    return {"schema": "onnxmem.demonstrate/1", "model": name, "ladder": release(name), "isolation": isolation,
+            "verdict": f"In one process all of {name} came back."}  # fmt: skip
+
+
 def all_of_them(name: str = "model.onnx") -> list[dict[str, Any]]:
     """One of each schema."""
     first = [estimate(name), plan(names=(name,)), trace(name), measure(name=name)]
-    return [*first, release(name), share(name), compare(name), package(name), convert(name)]
+    return [*first, release(name), share(name), compare(name), package(name), convert(name),
+            track(name), demonstrate(name)]  # fmt: skip

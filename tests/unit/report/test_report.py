@@ -118,7 +118,7 @@ def test_every_number_in_the_page_is_in_the_json_or_follows_from_it(report: Repo
     document = json.loads(render_json(report))
     known, ends = numbers(document), {float(row["upper"]) for row in report.documents[1]["placement"]}
     known |= {end - 1 for end in (*ends, 3)}  # a lifetime is half open
-    known |= {float(n) for d in report.documents if "phases" in d for n in (parts_of(d) or {}).values()}
+    known |= {float(n or 0) for d in report.documents if "phases" in d for n in (parts_of(d) or {}).values()}
     known |= {float(len(report.documents[0]["activations"]["unknown"]))}
     assert len(page.numbers) > 100
     assert not [number for number in page.numbers if number not in known]
@@ -302,6 +302,9 @@ def test_the_peak_is_split_into_parts_that_add_up() -> None:
     assert sum(sizes.values()) == max(phase["peak_rss_bytes"] for phase in document["phases"])
     assert sizes["weights"] == 3 * samples.MIB and sizes["packed copies"] == 2 * samples.MIB
     assert sizes["libraries"] == 15 * samples.MIB and sizes["arena"] == 100 * samples.MIB + 100
+    del document["runtime"]["weights_bytes"]
+    parts = parts_of(document)
+    assert parts and parts["weights"] is None and parts["heap"] == sizes["heap"] + 3 * samples.MIB
     blind = {**document, "phases": [{**phase, "made_of": None} for phase in document["phases"]]}
     section = make_report([blind]).sections[0]
     assert all(chart.kind != "peak parts" for chart in section.charts)

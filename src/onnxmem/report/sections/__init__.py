@@ -9,7 +9,8 @@ from onnxmem.errors import UsageError
 from onnxmem.report.cells import words
 from onnxmem.report.report import Document, Section
 
-BUILDERS = ("estimate", "plan", "trace", "measure", "release", "share", "compare", "package", "convert")
+BUILDERS = ("estimate", "plan", "trace", "measure", "release", "share", "compare", "package", "convert", "track",
+            "demonstrate")  # fmt: skip
 """A file of this folder each; it reads version 1 of `onnxmem.` + its name."""
 
 _VERSION = 1

@@ -53,22 +53,28 @@ def parts_table(measured: Labelled) -> Table:
     rows = []
     for part in PARTS:
         if any(parts.get(part) for parts in found.values()):
-            cells = (size({**parts, "unknown": {part: "included in the arena"}}, part) for parts in found.values())
+            cells = (
+                size({**parts, "unknown": {part: "not known, and so in the heap or the arena"}}, part)
+                for parts in found.values()
+            )
             rows.append((Cell(part), *cells, Cell(_ABOUT[part])))
-    return Table("What the peak is made of", ("part", *found, "what it is"), tuple(rows))
+    return Table("The parts of the peak", ("part", *found, "what it is"), tuple(rows))
 
 
-def parts_of(document: Document) -> dict[str, int] | None:
-    """The parts of the highest peak in bytes; None where the system does not tell what memory is."""
+def parts_of(document: Document) -> dict[str, int | None] | None:
+    """The parts of the highest peak in bytes; None where the system does not tell what memory is.
+
+    A part that is not known is None, and the heap holds it.
+    """
     phases = [p for p in document["phases"] if number(p, "peak_rss_bytes") is not None and p.get("made_of")]
     if not phases:
         return None
     top = max(phases, key=lambda phase: phase["peak_rss_bytes"])
     kinds = {kind["kind"]: kind["rss_bytes"] for kind in top["made_of"]}
     runtime, peak = document.get("runtime") or {}, int(top["peak_rss_bytes"])
-    parts: dict[str, int] = {"libraries": kinds.get(_LIBRARIES, 0)}
-    parts["weights"] = kinds.get(_MODEL, 0) or int(number(runtime, "weights_bytes") or 0)
-    parts["packed copies"] = int(number(runtime, "packed_bytes") or 0)
+    parts: dict[str, Any] = {"libraries": kinds.get(_LIBRARIES, 0)}
+    parts["weights"] = kinds.get(_MODEL, 0) or number(runtime, "weights_bytes")
+    parts["packed copies"] = number(runtime, "packed_bytes")
     outputs = int(number(document, "output_bytes") or 0)
     parts["arena"] = max(_taken_by_runs(document, top) - outputs, 0)
     if outputs and top["name"] not in _BEFORE:
@@ -76,8 +82,8 @@ def parts_of(document: Document) -> dict[str, int] | None:
     # ONNX Runtime's figures come from another run: together they may be more than there was.
     room = peak
     for part in ("libraries", "arena", "outputs", "weights", "packed copies"):
-        if part in parts:
-            parts[part] = min(parts[part], room)
+        if parts.get(part) is not None:
+            parts[part] = min(int(parts[part]), room)
             room -= parts[part]
     return {**parts, "heap": room}
 
