@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
+from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
@@ -57,7 +58,7 @@ def share(
     threads: int | None = None,
     options: Mapping[str, Setting] | None = None,
     config: Mapping[str, str] | None = None,
-    timeout: float = 600.0,
+    time_limit: float = 3600.0,
     iterations: int = 1,
     cold: bool = True,
     on_hold: OnHold | None = None,
@@ -81,7 +82,7 @@ def share(
         threads=threads,
         options=options or {},
         config=config or {},
-        timeout=timeout,
+        timeout=time_limit,
     )
     counts = _counts(workers)
     if iterations < 1:
@@ -179,6 +180,7 @@ class _Lab:
         say: Callable[[str], None],
     ) -> None:
         self._files, self._fed, self._feeds, self._scenario, self._say = files, fed, feeds, scenario, say
+        self._deadline = Deadline(scenario.timeout)
 
     def cold(self, mode: Mode, *, wanted: bool) -> Cold:
         """How long do loading and the first run take if the files have to come from the disk?"""
@@ -188,7 +190,7 @@ class _Lab:
         kept = drop(self._files[mode.name].files)
         if kept:
             return Cold(load_seconds=kept, first_run=kept)
-        result = Gathering([self._task(mode)], self._fed, self._scenario.timeout).run()[0]
+        result = Gathering([self._task(mode)], self._fed, self._deadline.left).run()[0]
         if isinstance(result, str):
             return Cold(load_seconds=Unknown(result), first_run=Unknown(result))
         return Cold(load_seconds=result.load_seconds, first_run=result.first_run)
@@ -197,7 +199,7 @@ class _Lab:
         """The group with one more repetition."""
         self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
         # Workers wait for each other, and for whoever looks at them, as long as it takes.
-        timeout = self._scenario.timeout * group.count if on_hold is None else _FOREVER
+        timeout = self._deadline.left if on_hold is None else _FOREVER
         results = Gathering([self._task(find_mode(group.mode))] * group.count, self._fed, timeout).run(on_hold)
         failures = tuple(worker for worker in results if isinstance(worker, str))
         if failures:
@@ -209,7 +211,7 @@ class _Lab:
         self._say("latency: all modes take turns")
         rounds = self._scenario.runs * iterations
         tasks = [self._task(mode, rounds=rounds) for mode in modes]
-        results = Gathering(tasks, self._fed, self._scenario.timeout * len(modes)).run()
+        results = Gathering(tasks, self._fed, self._deadline.left).run()
         seconds = {
             mode.name: Unknown(worker) if isinstance(worker, str) else worker.latencies
             for mode, worker in zip(modes, results, strict=True)
