@@ -19,6 +19,7 @@ from onnxmem.report.build import make_report, read_report
 from onnxmem.report.charts.drawings import specification
 from onnxmem.report.charts.scaling import scaling_chart
 from onnxmem.report.charts.svg import NotADrawing, embeddable
+from onnxmem.report.render.notebook import fragment
 from onnxmem.report.render.to_html import render_html
 from onnxmem.report.render.to_json import render_json
 from onnxmem.report.render.to_markdown import render_markdown
@@ -372,6 +373,22 @@ def test_notebooks_show_results_as_reports() -> None:
         assert first and second and "<html" not in first and "<svg" in first and "<b>U" not in first
         ids = [re.findall(r'\bid="([^"]+)"', text) for text in (first, second)]
         assert not set(ids[0]) & set(ids[1])  # two of them may stand in one notebook
+
+
+def test_all_results_are_shown_in_notebooks_and_saved_ones_read_the_same() -> None:
+    for kind in ("compare", "release", "track", "demonstrate"):
+        document = getattr(samples, kind)()
+        saved = json.loads(json.dumps(document))
+        assert make_report([document]) == make_report([saved])
+        assert "<table" in (fragment(document) or "")
+
+
+@pytest.mark.parametrize(("verdict", "words"), [("winner", "59.9% less"), ("undecided", "undecided")])
+def test_a_comparison_promises_nothing_that_is_undecided(verdict: str, words: str) -> None:
+    document = samples.compare()
+    document["rows"].append({**document["rows"][1], "metric": "peak memory", "size": "512", "verdict": verdict})
+    summary = make_report([document]).sections[0].summary
+    assert summary.startswith(f"Peak memory at 512: 80.2 MiB model.onnx, 200.2 MiB factory:net ({words}).")
 
 
 def test_timelines_of_one_model_have_one_scale() -> None:

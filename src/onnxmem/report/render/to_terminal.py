@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -58,7 +57,7 @@ def _section(section: Section, width: int, colour: bool) -> Iterable[RenderableT
     if section.facts:
         yield from ("", _facts(section.facts))
     if section.actions:
-        yield from ("", Text("Do this next", style="bold"), *map(_action, section.actions))
+        yield from ("", Text("Do this next", style="bold"), _list("→", map(_action, section.actions)))
     for paragraph in section.story:
         yield from ("", Text(paragraph))
     for chart in section.charts:
@@ -66,7 +65,7 @@ def _section(section: Section, width: int, colour: bool) -> Iterable[RenderableT
     for table in section.tables:
         yield from ("", *_table(table, width))
     if section.notes:
-        yield from ("", _list(section.notes))
+        yield from ("", _list("*", (Text(note, style="dim") for note in section.notes)))
 
 
 def _facts(facts: Sequence[Fact]) -> Grid:
@@ -81,16 +80,14 @@ def _facts(facts: Sequence[Fact]) -> Grid:
 
 def _action(action: Action) -> RenderableType:
     saving = f": saves {action.saving}" if action.saving else ""
-    lines: list[RenderableType] = [Text(f"→ {action.text}{saving}", style="green")]
-    if action.command:
-        lines.append(Padding(Text(action.command, style="bold"), (0, 0, 0, 2)))
-    return Group(*lines)
+    text = Text(f"{action.text}{saving}", style="green")
+    return Group(text, Text(action.command, style="bold")) if action.command else text
 
 
-def _list(notes: Sequence[str]) -> Grid:
+def _list(sign: str, items: Iterable[RenderableType]) -> Grid:
     grid = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
-    for note in notes:
-        grid.add_row(Text("*"), Text(note, style="dim"))
+    for item in items:
+        grid.add_row(sign, item)
     return grid
 
 

@@ -87,10 +87,18 @@ def _summary(document: Document) -> str:
     )
     if len(found) > 1 and at:
         least, most = (_peak(found[k])["peak_rss_bytes"] for k in (0, -1))
-        text += f" ({format_percent(1 - least / most)} less)" if least < most else " (the same)"
+        text += (
+            f" ({_verdict(document, str(_peak(found[0]).get('size'))) or format_percent(1 - least / most) + ' less'})"
+        )
     if parity.get("same") and number(parity, "max_abs") is not None:
         return f"{text}. The answers are the same: they differ by at most {parity['max_abs']:.2g}."
     return f"{text}. There was nothing to compare the answers with."
+
+
+def _verdict(document: Document, at: str) -> str:
+    """What the samples say about peaks at this size, where that is not that one takes less than the others."""
+    rows = [row for row in document.get("rows") or () if row["metric"] == "peak memory" and str(row.get("size")) == at]
+    return {"same": "about the same", "undecided": "undecided"}.get(rows[0].get("verdict") or "", "") if rows else ""
 
 
 def _facts(candidates: list[Document]) -> tuple[Fact, ...]:
