@@ -31,7 +31,7 @@ MIB = 2**20
 
 
 def ladder_of(mode: LoadMode, folder: Path, batch: int = 64) -> Ladder:
-    """Let go of the model, loaded in this way."""
+    """Release the model, loaded in this way."""
     return climb(Scenario(folder / mode.file, dims={"batch": batch}, runs=2, config=mode.config, options=mode.options))
 
 

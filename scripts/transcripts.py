@@ -28,7 +28,7 @@ def transcript(command: str, shown: str, folder: Path) -> str:
     if done.returncode:
         sys.exit(f"{command}\nended with {done.returncode}: {done.stderr}")
     lines = done.stdout.rstrip().splitlines()
-    if shown != "all" and len(lines) > (most := int(shown.split()[0])):
+    if shown != "all" and len(lines) > (most := int(shown.split(maxsplit=1)[0])):
         lines = [*lines[:most], "…"]
     return "\n".join(line.rstrip() for line in lines)
 

@@ -1,6 +1,7 @@
 """What the package promises as a whole: its public names, the direction of its imports, and how light it is."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from importlib.metadata import version
@@ -76,6 +77,15 @@ def test_type_checkers_see_what_is_there() -> None:
     exported = [alias.asname for node in imports for alias in node.names]
     assert sorted(map(str, exported)) == sorted(onnxmem.__all__)
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
+
+
+def test_every_public_function_is_typed_and_explained() -> None:
+    for name in onnxmem.__all__:
+        thing = getattr(onnxmem, name)
+        if inspect.isfunction(thing):
+            assert thing.__doc__, f"{name} has no docstring"
+            extra = [p for p in inspect.signature(thing).parameters.values() if p.kind is p.VAR_KEYWORD]
+            assert all("Unpack[" in str(p.annotation) for p in extra), f"{name} takes anything"
 
 
 def test_the_package_that_is_tested_is_the_installed_one() -> None:

@@ -60,7 +60,7 @@ def compare(
         ),
     ] = None,
     threads: options.Threads = None,
-    time_limit: options.TimeLimit = 600.0,
+    time_limit: options.TimeLimit = 3600.0,
     memory_limit: options.MemoryLimit = None,
     tolerance: Annotated[
         float, typer.Option(metavar="X", min=0.0, help="How far answers may differ, as a part of the largest.")
@@ -103,7 +103,7 @@ def compare(
             repeat=repeat,
             repeat_limit=repeat_limit,
             threads=threads,
-            timeout=time_limit,
+            time_limit=time_limit,
             tolerance=tolerance,
             headroom=headroom / 100,
             advice=advice,

@@ -15,6 +15,9 @@ from typing import Any
 from onnxmem.cli import options
 from onnxmem.cli.limit import interruptible
 
+# Verbs that watch the limit themselves have something to show when it is over: they get the time to do so.
+_GRACE = 3.0
+
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
     """The verb as Typer can read it: fields of dataclasses among its parameters are parameters of their own.
@@ -48,7 +51,7 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
         seconds = given.pop("time_limit") if unaware else given["time_limit"]
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
-        with interruptible(seconds):
+        with interruptible(seconds, grace=0.0 if unaware else _GRACE):
             verb(**given)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -9,9 +9,6 @@ from types import FrameType
 
 from onnxmem.errors import OnnxmemError, UsageError
 
-# Work that watches the limit itself has results to show: it gets a moment to do so.
-_GRACE = 0.8
-
 
 class Interrupted(OnnxmemError):
     """The work was ended from outside, and everything was cleared away."""
@@ -39,8 +36,11 @@ def end_on_sigterm() -> None:
 
 
 @contextmanager
-def interruptible(seconds: float | None) -> Iterator[None]:
-    """End the block if it takes longer than this; raises Interrupted if anything ended it before it was done."""
+def interruptible(seconds: float | None, grace: float = 0.0) -> Iterator[None]:
+    """End the block if it takes longer than this, and `grace` to stop by itself.
+
+    Raises Interrupted if anything ended it before it was done.
+    """
     if seconds is not None and not seconds > 0:
         raise UsageError(f"the time limit must be more than 0 seconds, not {seconds:g}")
 
@@ -49,7 +49,7 @@ def interruptible(seconds: float | None) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, stop)
     if seconds is not None:
-        signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE)
+        signal.setitimer(signal.ITIMER_REAL, seconds + grace)
     try:
         yield
     except _OutOfTime:

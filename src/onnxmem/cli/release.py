@@ -24,12 +24,10 @@ def release(
 
     In a fresh process, which at last ends: what each step gives back, what remains, and why.
     """
-    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
-    from onnxmem.releasing.ladder import climb  # noqa: PLC0415
+    from onnxmem.releasing.ladder import release_ladder  # noqa: PLC0415
 
     output.check(model, feed.inputs)
     keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": options.mode_for(mode, model)}
-    scenario = Scenario(model, **keywords, runs=runs, timeout=time_limit)
     with progress(f"releasing {model.name}") as step:
-        ladder = climb(scenario, on_progress=step)
-    output.show(ladder)
+        result = release_ladder(model, **keywords, runs=runs, time_limit=time_limit, on_progress=step)
+    output.show(result)

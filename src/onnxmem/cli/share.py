@@ -32,7 +32,7 @@ def share(
     iterations: Annotated[int, typer.Option(metavar="N", min=1, help="Make every group this often.")] = 1,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds in which the modes take turns to run.")] = 10,
     threads: options.Threads = None,
-    time_limit: options.TimeLimit = 600.0,
+    time_limit: options.TimeLimit = 3600.0,
     cold: Annotated[bool, typer.Option("--cold/--no-cold", help="Load with a cold page cache, too.")] = True,
     hold: Annotated[
         bool, typer.Option("--hold", help="Keep each group alive until Enter is pressed, for a look at it.")
@@ -58,10 +58,13 @@ def share(
             **keywords,
             runs=runs,
             threads=threads,
-            timeout=time_limit,
+            time_limit=time_limit,
         )
     output.show(result)
-    if any(group.failures for group in result.groups):
+    failed = [group for group in result.groups if group.failures]
+    for group in failed:
+        tell(f"{group.mode}, {group.count} worker{'s' * (group.count > 1)}: {group.failures[0]}")
+    if failed:
         raise typer.Exit(3)
 
 

@@ -41,7 +41,7 @@ class Settings(TypedDict, total=False):
     runs: int
     repeat_limit: int
     threads: int
-    timeout: float
+    time_limit: float
     memory_limit: int
     tolerance: float
 

@@ -17,6 +17,7 @@ from onnxmem.comparison.sizes import OpenShape, Request, Size, make_sizes
 from onnxmem.comparison.trials import CandidateTrials, Conditions, Schedule, prepare
 from onnxmem.comparison.twins import export_twin, twin_path
 from onnxmem.comparison.what_if import try_mode, try_order
+from onnxmem.deadline import Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.folders import temporary_folder
@@ -40,7 +41,7 @@ def compare(
     repeat: int = 5,
     repeat_limit: int | None = None,
     threads: int | None = None,
-    timeout: float = 600.0,
+    time_limit: float = 3600.0,
     memory_limit: int | None = None,
     tolerance: float = TOLERANCE,
     headroom: float = HEADROOM,
@@ -50,7 +51,8 @@ def compare(
     """Compare: `compare(["a.onnx", "net:make"], weights="a.pth", shapes={"x": (1, 3, "N", "N")}, sizes=(256, 512))`.
 
     Each trial is a fresh process; candidates take turns, `repeat` times. Rows that this does not decide are measured
-    again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). `export` makes
+    again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). When
+    `time_limit` seconds are over, there are no more repetitions. `export` makes
     the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that
     fails is a result: look at `failure`.
     """
@@ -72,14 +74,14 @@ def compare(
     if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
         raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
     conditions = Conditions(
-        runs=runs, repeat=repeat, repeat_limit=limit, threads=threads, timeout=timeout, memory_limit=memory_limit
+        runs=runs, repeat=repeat, repeat_limit=limit, threads=threads, timeout=time_limit, memory_limit=memory_limit
     )
-    progress: OnProgress = on_progress or (lambda _: None)
+    deadline, progress = Deadline(time_limit), on_progress or (lambda _: None)
     with temporary_folder() as folder:
         everyone = prepare(chosen)
         made = _sizes(everyone, request)
         twins = _twins(everyone, made, folder if export is True else Path(export), progress) if export else {}
-        schedule = Schedule(everyone, conditions, folder, progress)
+        schedule = Schedule(everyone, conditions, folder, progress, deadline)
         schedule.run(made)
         results = _results(everyone, made)
         comparison = Comparison(

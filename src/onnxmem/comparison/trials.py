@@ -9,6 +9,7 @@ from pathlib import Path
 
 from onnxmem.comparison.candidate import Candidate
 from onnxmem.comparison.sizes import Size, feeds_for
+from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.errors import OnnxmemError
 from onnxmem.measurement.feeds import Array, Feeds
@@ -87,16 +88,22 @@ class Schedule:
     folder: Path
     """For inputs and outputs."""
     on_progress: OnProgress
+    deadline: Deadline = field(default_factory=Deadline)
+    """When it is over, repeating ends with what there is."""
 
     def run(self, sizes: Sequence[Size]) -> None:
         """As many repetitions as were asked for."""
         for repetition in range(self.conditions.repeat):
+            if repetition and self.deadline.passed:
+                return
             count = f"{repetition + 1} of {self.conditions.repeat}"
             self._round(sizes, repetition, count)
 
     def run_more(self, sizes: Sequence[Size], repetitions: range) -> None:
         """Further repetitions, at the sizes where the ones before did not decide."""
         for repetition in repetitions:
+            if self.deadline.passed:
+                return
             count = f"{repetition + 1} of at most {self.conditions.repeat_limit}, not decided yet"
             self._round(sizes, repetition, count)
 
@@ -119,7 +126,7 @@ class Schedule:
             return
         if trial.verdict.ok:
             trials.by_size.setdefault(size.label, []).append(trial)
-        else:
+        elif not (number and self.deadline.passed):
             # One that fails once is not asked again: figures of those that sometimes fail are no figures.
             _fail(trials, size, str(trial.verdict) + (f" (repetition {number + 1})" if number else ""))
 
@@ -138,7 +145,7 @@ class Schedule:
         )
         return run_trial(
             task,
-            timeout=given.timeout,
+            timeout=self.deadline.left,
             memory_limit=given.memory_limit,
             model_files=trials.files,
             worker="onnxmem.torch.worker" if candidate.kind == "torch" else "onnxmem.measurement.worker",

@@ -46,7 +46,7 @@ def measure(
     its own, in which the model runs once and then `runs` times. With `nodes`, one more process runs with ONNX
     Runtime's profiler to tell which nodes take the memory; no other figure comes from it. `options` are attributes of
     SessionOptions, `config` its configuration entries; `memory_limit` is in bytes, `time_limit` in seconds,
-    for all processes together.
+    for all processes together: when it is over, there are no more trials.
 
     That the model crashes, takes too long or more memory than it may is a result: look at `verdict`.
     """
@@ -89,11 +89,15 @@ def measure_scenario(
                 model_files=signature.files,
                 on_phase=phase_progress(on_progress, number, repeat),
             )
+            if trials and deadline.passed and not trial.verdict.ok:
+                break  # there was no time for this one
             trials.append(with_hint(trial, fed))
-            if not trial.verdict.ok:
+            if not trial.verdict.ok or deadline.passed:
                 break
         if not trials[-1].verdict.ok:
             runtime = unknown_memory("the model did not run to the end")
+        elif deadline.passed:
+            runtime = unknown_memory("the time limit was over before the run with the profiler")
         elif nodes:
             if on_progress:
                 on_progress(Progress("profiling"))

@@ -178,7 +178,7 @@ def release_ladder(
     threads: int | None = None,
     options: Mapping[str, Setting] | None = None,
     config: Mapping[str, str] | None = None,
-    timeout: float = 600.0,
+    time_limit: float = 600.0,
     memory_limit: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Ladder:
@@ -195,7 +195,7 @@ def release_ladder(
         threads=threads,
         options=options or {},
         config=config or {},
-        timeout=timeout,
+        timeout=time_limit,
         memory_limit=memory_limit,
     )
     return climb(scenario, on_progress=on_progress)

@@ -57,7 +57,7 @@ def _least(choices: Sequence[Choice]) -> Choice:
 def _recommended(best: Choice, before: Choice | None) -> Recommendation:
     if best is before:
         return _made(best, f"Keep {best.mode}: no other mode that was measured takes less with the same outputs.")
-    same = f" with the outputs of {before.mode}" if before else ""
+    same = ", with the same outputs" if before else ""
     return _made(best, f"Use {best.mode}: {_takes(best, before)}{same}.")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
+from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
@@ -32,6 +33,7 @@ ORT_MODES = ("ort", "ort-mapped", "ort-mapped-packed")
 _STREAK = 2
 _FOREVER = 1e6
 _NOT_ASKED = Unknown("it was not asked for")
+_NO_TIME = "timed out: the time limit was over before it began"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def share(
     threads: int | None = None,
     options: Mapping[str, Setting] | None = None,
     config: Mapping[str, str] | None = None,
-    timeout: float = 600.0,
+    time_limit: float = 3600.0,
     iterations: int = 1,
     cold: bool = True,
     on_hold: OnHold | None = None,
@@ -81,8 +83,10 @@ def share(
         threads=threads,
         options=options or {},
         config=config or {},
-        timeout=timeout,
+        timeout=time_limit,
     )
+    # Whoever looks at groups has all the time there is.
+    deadline = Deadline(time_limit if on_hold is None else _FOREVER)
     counts = _counts(workers)
     if iterations < 1:
         raise UsageError(f"iterations must be at least 1; it is {iterations}")
@@ -97,7 +101,8 @@ def share(
     with temporary_folder() as folder:
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
-        lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, feeds.described(), saved, scenario, say)
+        files = {mode.name: forms[_form(mode, source)] for mode in chosen}
+        lab = _Lab(files, feeds.described(), saved, scenario, deadline, say)
         colds = {mode.name: lab.cold(mode, wanted=cold) for mode in chosen}
         groups = [Group(mode=mode.name, count=n, cold=colds[mode.name]) for n in counts for mode in chosen]
         for number in range(iterations):
@@ -176,29 +181,34 @@ class _Lab:
         fed: Fed,
         feeds: SavedFeeds,
         scenario: Scenario,
+        deadline: Deadline,
         say: Callable[[str], None],
     ) -> None:
         self._files, self._fed, self._feeds, self._scenario, self._say = files, fed, feeds, scenario, say
+        self._deadline = deadline
 
     def cold(self, mode: Mode, *, wanted: bool) -> Cold:
         """How long do loading and the first run take if the files have to come from the disk?"""
         if not wanted:
             return Cold(load_seconds=_NOT_ASKED, first_run=_NOT_ASKED)
+        if self._deadline.passed:
+            return Cold(load_seconds=Unknown(_NO_TIME), first_run=Unknown(_NO_TIME))
         self._say(f"{mode.name}: loading with a cold cache")
         kept = drop(self._files[mode.name].files)
         if kept:
             return Cold(load_seconds=kept, first_run=kept)
-        result = Gathering([self._task(mode)], self._fed, self._scenario.timeout).run()[0]
+        result = Gathering([self._task(mode)], self._fed, self._deadline.left).run()[0]
         if isinstance(result, str):
             return Cold(load_seconds=Unknown(result), first_run=Unknown(result))
         return Cold(load_seconds=result.load_seconds, first_run=result.first_run)
 
     def gather(self, group: Group, again: str, on_hold: OnHold | None) -> Group:
         """The group with one more repetition."""
+        if self._deadline.passed:
+            return group if group.rounds else replace(group, failures=(_NO_TIME,))
         self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
-        # Workers wait for each other, and for whoever looks at them, as long as it takes.
-        timeout = self._scenario.timeout * group.count if on_hold is None else _FOREVER
-        results = Gathering([self._task(find_mode(group.mode))] * group.count, self._fed, timeout).run(on_hold)
+        tasks = [self._task(find_mode(group.mode))] * group.count
+        results = Gathering(tasks, self._fed, self._deadline.left).run(on_hold)
         failures = tuple(worker for worker in results if isinstance(worker, str))
         if failures:
             return replace(group, failures=failures)
@@ -206,10 +216,12 @@ class _Lab:
 
     def race(self, modes: Sequence[Mode], iterations: int) -> tuple[Latency, ...]:
         """The seconds of each run: one worker of each mode, all alive, taking turns."""
+        if self._deadline.passed:
+            return tuple(Latency(mode=mode.name, seconds=Unknown(_NO_TIME), of_baseline=None) for mode in modes)
         self._say("latency: all modes take turns")
         rounds = self._scenario.runs * iterations
         tasks = [self._task(mode, rounds=rounds) for mode in modes]
-        results = Gathering(tasks, self._fed, self._scenario.timeout * len(modes)).run()
+        results = Gathering(tasks, self._fed, self._deadline.left).run()
         seconds = {
             mode.name: Unknown(worker) if isinstance(worker, str) else worker.latencies
             for mode, worker in zip(modes, results, strict=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -139,34 +136,3 @@ def test_the_orders_differ() -> None:
         tuple(order.tolist()) for order, best_fit in best_strategy._orders(random_buffers(200, 1)) if not best_fit
     ]
     assert len(set(orders)) == len(orders)
-
-
-_ENDLESS = """
-import sys, threading
-from benchmarks.placement_instances import {maker}
-from onnxmem.placement.strategies import solve
-problem = {problem}.with_capacity(None)
-print("ready", flush=True)
-plan = solve(problem, "best", time_limit=300.0)
-print(plan.interrupted, plan.peak >= problem.lower_bound, len(plan.offsets) == len(problem), flush=True)
-"""
-
-
-@pytest.mark.parametrize(
-    ("maker", "problem"),
-    [
-        ("cut_rectangle", "cut_rectangle(900, 0, trim=0.3)"),  # in the exact search
-        ("random_buffers", "random_buffers(100_000, 0)"),  # in the greedy step
-    ],
-)
-def test_ctrl_c_ends_it_at_once_with_the_best_plan_so_far(maker: str, problem: str) -> None:
-    code = _ENDLESS.format(maker=maker, problem=problem)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stdout.readline() == "ready\n"
-        time.sleep(2)
-        process.send_signal(signal.SIGINT)
-        started = time.perf_counter()
-        assert process.stdout.readline() == "True True True\n"
-        # Most of this is the validator, which looks at every plan.
-        assert time.perf_counter() - started < 15
-    assert process.returncode == 0

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 
 from hypothesis import strategies as st
@@ -69,16 +65,3 @@ def workloads(draw: st.DrawFn, most: int = 8, sizes: int = 6) -> Workload:
     return Workload(
         tuple(tuple(sorted(before)) for before in predecessors), tuple(storages), tuple(inplace), glued, scratch
     )
-
-
-def run_and_interrupt(script: str) -> list[str]:
-    """The lines a script prints when it gets a Ctrl-C soon after its first line; in a process of its own, because a
-    signal that comes too late would end the tests."""
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        first = child.stdout.readline()
-        time.sleep(0.5)
-        child.send_signal(signal.SIGINT)
-        rest = child.stdout.read()
-    assert child.returncode == 0
-    return [first, *rest.splitlines()]

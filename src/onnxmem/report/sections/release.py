@@ -37,8 +37,8 @@ def _facts(document: Document) -> tuple[Fact, ...]:
     facts = (
         Fact("came back", percent(document, "released_fraction"), "of what the model brought, process still alive"),
         Fact("the model brought", size(document, "brought_bytes"), "anonymous memory, and pages of its mapped files"),
-        Fact("came back", size(document, "returned_bytes"), "of it, after all steps"),
-        Fact("remains", size(document, "remaining_bytes"), "of it, until the process ends"),
+        Fact("returned", size(document, "returned_bytes"), "of it, after all steps"),
+        Fact("remaining", size(document, "remaining_bytes"), "of it, until the process ends"),
     )
     return tuple(fact for fact in facts if fact is facts[0] or fact.cell.value is not None)
 
