@@ -283,7 +283,7 @@ def test_without_proc_psutil_measures_what_it_can(
     assert isinstance(load.reading.pss, Unknown) and isinstance(load.made_of, Unknown)
     assert known(result.load_growth) > WEIGHTS
     assert result.document()["phases"][0]["unknown"]["pss_bytes"]
-    assert "? linux does not tell" in text_of(result)
+    assert "Not known: linux does not tell." in text_of(result)
 
 
 def test_no_orphan_is_left_when_the_parent_is_killed(matmul: Path) -> None:

@@ -280,6 +280,6 @@ def _missing(document: Document) -> list[str]:
         missing |= reasons(phase, *(key for _, key, _ in _PHASES))
     unknown = [sentence(f"not known: {listed([reason])}") for reason in missing]
     nodes = [
-        sentence(f"figures by node are not known: {why}") for why in reasons(document.get("runtime") or {}, "nodes")
+        sentence(f"there are no figures by node: {why}") for why in reasons(document.get("runtime") or {}, "nodes")
     ]
     return [*(f"~ {method}." for method in sampled), *unknown, *nodes]
