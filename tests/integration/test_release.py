@@ -1,4 +1,4 @@
-"""Letting go of models: the ladder in the library and on the command line, and rounds of it in one process."""
+"""Releasing models: the ladder in the library and on the command line, and rounds of it in one process."""
 
 from __future__ import annotations
 

@@ -3,7 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxmem.errors import UsageError
-from onnxmem.units import format_bytes, parse_bytes
+from onnxmem.units import (
+    format_bytes,
+    format_count,
+    format_percent,
+    format_seconds,
+    format_times,
+    parse_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +55,25 @@ def test_sizes_are_written_with_their_unit(count: int, text: str) -> None:
 @given(st.integers(0, 2**50))
 def test_a_written_size_reads_back_within_its_rounding(count: int) -> None:
     assert abs(parse_bytes(format_bytes(count)) - count) <= max(count * 0.06, 0.06 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (format_percent(0.123), "12.3%"),
+        (format_percent(0.0001), "< 0.1%"),
+        (format_percent(0.0), "0.0%"),
+        (format_percent(0.99999), "> 99.9%"),
+        (format_percent(1.0), "100.0%"),
+        (format_times(2.5), "2.50×"),
+        (format_times(1234.5), "1,234×"),
+        (format_seconds(0.00004), "40 µs"),
+        (format_seconds(0.0853), "85.3 ms"),
+        (format_seconds(2.414), "2.41 s"),
+        (format_count(1, "buffer"), "1 buffer"),
+        (format_count(1200, "buffer"), "1,200 buffers"),
+        (format_count(2, "process", "processes"), "2 processes"),
+    ],
+)
+def test_figures_are_written_in_one_way(written: str, expected: str) -> None:
+    assert written == expected

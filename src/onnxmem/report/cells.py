@@ -51,6 +51,11 @@ def words(text: object, room: int = 300) -> str:
     return shorten(printable(str(text)), room)
 
 
+def text(document: Document, key: str) -> Cell:
+    """Words of a document."""
+    return Cell(words(document[key] if document.get(key) is not None else UNKNOWN, 120))
+
+
 def shape(dims: Sequence[object] | None) -> str:
     """1×3×640×640."""
     if dims is None:

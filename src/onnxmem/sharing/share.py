@@ -85,6 +85,8 @@ def share(
         config=config or {},
         timeout=time_limit,
     )
+    # Whoever looks at groups has all the time there is.
+    deadline = Deadline(time_limit if on_hold is None else _FOREVER)
     counts = _counts(workers)
     if iterations < 1:
         raise UsageError(f"iterations must be at least 1; it is {iterations}")
@@ -99,7 +101,8 @@ def share(
     with temporary_folder() as folder:
         forms = _prepare(source, signature, chosen, folder, say)
         saved = feeds.save(folder)
-        lab = _Lab({mode.name: forms[_form(mode, source)] for mode in chosen}, feeds.described(), saved, scenario, say)
+        files = {mode.name: forms[_form(mode, source)] for mode in chosen}
+        lab = _Lab(files, feeds.described(), saved, scenario, deadline, say)
         colds = {mode.name: lab.cold(mode, wanted=cold) for mode in chosen}
         groups = [Group(mode=mode.name, count=n, cold=colds[mode.name]) for n in counts for mode in chosen]
         for number in range(iterations):
@@ -178,10 +181,11 @@ class _Lab:
         fed: Fed,
         feeds: SavedFeeds,
         scenario: Scenario,
+        deadline: Deadline,
         say: Callable[[str], None],
     ) -> None:
         self._files, self._fed, self._feeds, self._scenario, self._say = files, fed, feeds, scenario, say
-        self._deadline = Deadline(scenario.timeout)
+        self._deadline = deadline
 
     def cold(self, mode: Mode, *, wanted: bool) -> Cold:
         """How long do loading and the first run take if the files have to come from the disk?"""
@@ -203,9 +207,8 @@ class _Lab:
         if self._deadline.passed:
             return group if group.rounds else replace(group, failures=(_NO_TIME,))
         self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
-        # Workers wait for each other, and for whoever looks at them, as long as it takes.
-        timeout = self._deadline.left if on_hold is None else _FOREVER
-        results = Gathering([self._task(find_mode(group.mode))] * group.count, self._fed, timeout).run(on_hold)
+        tasks = [self._task(find_mode(group.mode))] * group.count
+        results = Gathering(tasks, self._fed, self._deadline.left).run(on_hold)
         failures = tuple(worker for worker in results if isinstance(worker, str))
         if failures:
             return replace(group, failures=failures)

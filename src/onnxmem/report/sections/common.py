@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from onnxmem.report.cells import Document, count, name, number, percent, shape, size, words
@@ -14,6 +14,17 @@ _NOTES = 14
 _INPUTS = 4
 # Options of one verb that the next one needs too, so that both are about the same run.
 _KEPT = ("--shape", "--dim", "--inputs", "--range")
+
+
+Show = Callable[[Document, str], Cell]
+Columns = Sequence[tuple[str, str, Show]]
+"""Heading, key and kind of each column."""
+
+
+def figures(title: str, first: str, columns: Columns, rows: Iterable[Document]) -> Table:
+    """A table of documents: a row each, named by what stands under the key `first`."""
+    cells = tuple((name(row[first]), *(show(row, key) for _, key, show in columns)) for row in rows)
+    return Table(title, (first, *(heading for heading, _, _ in columns)), cells)
 
 
 def model(document: Document) -> str:

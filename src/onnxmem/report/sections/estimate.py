@@ -5,11 +5,13 @@ from __future__ import annotations
 from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import (
+    Columns,
     about_graph,
     about_inputs,
     about_order,
     command,
     few,
+    figures,
     memory_map,
     model,
     tensors,
@@ -20,6 +22,11 @@ from onnxmem.units import format_bytes, format_count, format_percent
 
 _SHOWN = 10
 _LONGEST_FORMULA = 300
+_STRATEGY: Columns = (
+    ("peak", "peak_bytes", size),
+    ("how good", "gap", lambda plan, _: Cell(verdict(plan))),
+    ("time to plan", "seconds", seconds),
+)
 
 
 def section(document: Document) -> Section:
@@ -101,15 +108,12 @@ def _charts(document: Document, best: Document | None) -> tuple[Chart, ...]:
 def _tables(document: Document) -> tuple[Table, ...]:
     activations = document["activations"]
     peak = activations["peak"]
-    strategies = tuple(
-        (name(plan["name"]), size(plan, "peak_bytes"), Cell(verdict(plan)), seconds(plan, "seconds"))
-        for plan in activations["strategies"]
-    )
+    strategies = ({**plan, "strategy": plan["name"]} for plan in activations["strategies"])
     node = f", {words(peak['node'], 60)}" if peak["node"] else ""
     more = len(peak["tensors"]) - _SHOWN
     where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
     return (
-        Table("Strategies", ("strategy", "peak", "how good", "time to plan"), strategies),
+        figures("Strategies", "strategy", _STRATEGY, strategies),
         *_formula(document),
         tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
                 peak["tensors"][:_SHOWN]),

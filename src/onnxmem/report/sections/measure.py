@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, known, listed, name, number, reasons, seconds, sentence, size, words
+from onnxmem.report.cells import Document, known, listed, name, number, reasons, seconds, sentence, size, text, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_inputs, about_machine, command, few, model, of_limit
+from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, few, figures, model, of_limit
 from onnxmem.report.sections.peak_parts import parts_table, peak_parts
 from onnxmem.units import format_bytes, format_count, format_percent, format_seconds
 
@@ -12,15 +12,6 @@ _NODES = 10
 _WORTH = 2**20 // 20
 # Less than this is not worth a change.
 _SAVING = 2**20
-_COLUMNS = (
-    ("RSS", "rss_bytes"),
-    ("peak RSS", "peak_rss_bytes"),
-    ("anonymous", "anon_bytes"),
-    ("file", "file_bytes"),
-    ("PSS", "pss_bytes"),
-    ("USS", "uss_bytes"),
-    ("virtual", "virtual_bytes"),
-)
 # The borders at which it is worth asking what the memory is: before the model, with it, in use, and after it.
 _BORDERS = ("import", "load", "steady runs", "release", "trim")
 _RUNTIME = (
@@ -93,20 +84,20 @@ def how_planned(planned: Document) -> str:
     if planned["reason"]:
         return f"Not planned, it ran as {words(planned['loaded_mode'], 30)}: {words(planned['reason'])}"
     plan, bound = planned["plan_bytes"], planned["lower_bound_bytes"]
-    text = ["no plan was made"]
+    parts = ["no plan was made"]
     if plan and bound is not None:
-        text = ["provably minimal" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
+        parts = ["provably minimal" if plan <= bound else f"at least {format_bytes(bound)} are needed"]
     served = [f"{planned[key]:,} {what}" for key, what in _SERVED if planned[key]]
-    return "; ".join([*text, *([f"runs: {', '.join(served)}"] if served else []), *map(words, planned["notes"])])
+    return "; ".join([*parts, *([f"runs: {', '.join(served)}"] if served else []), *map(words, planned["notes"])])
 
 
 def _summary(document: Document) -> str:
     highest, latency = peak(document), number(document, "latency_seconds")
     parts = [f"Peak memory: {known(highest, 'peak_rss_bytes')}"] if highest else []
-    parts.append(f"loading took {known(document, 'load_growth_bytes')}")
-    parts.append(f"running {known(document, 'run_growth_bytes')}")
-    text = ", ".join(parts) if not highest else f"{parts[0]}; {', '.join(parts[1:])}"
-    return f"{text[:1].upper()}{text[1:]}" + (f"; one run takes {format_seconds(latency)}." if latency else ".")
+    load, run = known(document, "load_growth_bytes"), known(document, "run_growth_bytes")
+    parts.append(f"loading took {load}, running {run}")
+    parts += [f"one run takes {format_seconds(latency)}"] if latency else []
+    return sentence("; ".join(parts))
 
 
 def _facts(document: Document) -> tuple[Fact, ...]:
@@ -167,15 +158,35 @@ def _charts(document: Document) -> tuple[Chart, ...]:
 
 
 def _phases(document: Document) -> Table:
-    rows = []
-    for phase in _seen(document):
-        title = words(phase["name"], 30) + ("" if phase.get("completed", True) else " (not completed)")
-        cells = [size(phase, key) for _, key in _COLUMNS]
-        if not phase.get("peak_exact", True) and cells[1].value is not None:
-            cells[1] = Cell(f"~{cells[1].text}", cells[1].value, cells[1].unit)
-        rows.append((Cell(title), *cells, seconds(phase, "seconds")))
-    columns = ("at its end", *(title for title, _ in _COLUMNS), "time")
-    return Table("Phases", columns, tuple(rows)).without_empty_columns()
+    unfinished = {True: "", False: " (not completed)"}
+    rows = ({**phase, "at its end": phase["name"] + unfinished[phase.get("completed", True)]}
+            for phase in _seen(document))  # fmt: skip
+    return figures("Phases", "at its end", _PHASES, rows).without_empty_columns()
+
+
+def _peak_cell(phase: Document, key: str) -> Cell:
+    cell = size(phase, key)
+    sampled = cell.value is not None and not phase.get("peak_exact", True)
+    return Cell(f"~{cell.text}", cell.value, cell.unit) if sampled else cell
+
+
+_PHASES: Columns = (
+    ("RSS", "rss_bytes", size),
+    ("peak RSS", "peak_rss_bytes", _peak_cell),
+    ("anonymous", "anon_bytes", size),
+    ("file", "file_bytes", size),
+    ("PSS", "pss_bytes", size),
+    ("USS", "uss_bytes", size),
+    ("virtual", "virtual_bytes", size),
+    ("time", "seconds", seconds),
+)
+_NODE: Columns = (
+    ("operator", "op", text),
+    ("outputs", "dynamic_bytes", size),
+    ("scratch", "temporary_bytes", size),
+    ("in use after", "in_use_bytes", size),
+    ("time", "seconds", seconds),
+)
 
 
 def _seen(document: Document) -> list[Document]:
@@ -209,19 +220,9 @@ def _runtime(document: Document) -> Table:
 def _nodes(document: Document) -> Table:
     runtime = document.get("runtime") or {}
     largest = {node: place for place, node in enumerate(runtime.get("blamed") or ())}
-    nodes = [node for node in runtime.get("nodes") or () if node["name"] in largest]
-    rows = tuple(
-        (
-            name(node["name"]),
-            Cell(words(node["op"], 40)),
-            size(node, "dynamic_bytes"),
-            size(node, "temporary_bytes"),
-            size(node, "in_use_bytes"),
-            seconds(node, "seconds"),
-        )
-        for node in sorted(nodes, key=lambda node: largest[node["name"]])[:_NODES]
-    )
-    return Table("Largest nodes", ("node", "operator", "outputs", "scratch", "in use after", "time"), rows)
+    nodes = [{**node, "node": node["name"]} for node in runtime.get("nodes") or () if node["name"] in largest]
+    nodes.sort(key=lambda node: largest[node["name"]])
+    return figures("Largest nodes", "node", _NODE, nodes[:_NODES])
 
 
 def _notes(document: Document) -> list[str]:
@@ -276,7 +277,7 @@ def _missing(document: Document) -> list[str]:
     )
     missing = reasons(document)
     for phase in _seen(document):
-        missing |= reasons(phase, *(key for _, key in _COLUMNS))
+        missing |= reasons(phase, *(key for _, key, _ in _PHASES))
     unknown = [sentence(f"not known: {listed([reason])}") for reason in missing]
     nodes = [
         sentence(f"figures by node are not known: {why}") for why in reasons(document.get("runtime") or {}, "nodes")

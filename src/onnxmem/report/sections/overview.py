@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from onnxmem.report.cells import Document, known, listed, number, seconds, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import shapes_text
+from onnxmem.report.sections.common import Show, figures, shapes_text
 from onnxmem.report.sections.measure import how_run, label, limit, peak
 from onnxmem.report.sections.peak_parts import parts_table, peak_parts
 from onnxmem.units import format_bytes, format_percent
 
 MEASURED, ESTIMATED = "onnxmem.measure/1", "onnxmem.estimate/1"
-_NONE = Cell("–")
 _NOISE = 0.95
 """Nearer to each other than this, nobody is named the smaller."""
 _FACTS = 5
@@ -151,28 +150,24 @@ def _expected(document: Document) -> Document:
 
 
 def _table(named: Sequence[tuple[str, Document]], expected: Sequence[Document]) -> Table:
-    columns = ("result", "loading takes", "running takes", "peak RSS", "limit", "latency", "ended", "inputs")
-    rows = [
-        (Cell("estimate"), size(bar, "load_growth_bytes"), size(bar, "run_growth_bytes"), *[_NONE] * 5)
-        for bar in map(_expected, expected)
+    def measured(show: Show) -> Show:
+        return lambda row, key: show(row, key) if "verdict" in row else Cell("–")
+
+    columns: list[tuple[str, str, Show]] = [
+        ("loading takes", "load_growth_bytes", size),
+        ("running takes", "run_growth_bytes", size),
+        ("peak RSS", "peak_rss_bytes", measured(lambda row, key: size(peak(row), key))),
+        ("latency", "latency_seconds", measured(seconds)),
+        ("ended", "verdict", measured(lambda row, key: Cell(words(row[key]["kind"], 30)))),
     ]
-    for name, document in named:
-        rows.append(
-            (
-                Cell(name),
-                size(document, "load_growth_bytes"),
-                size(document, "run_growth_bytes"),
-                size(peak(document), "peak_rss_bytes"),
-                size(document["memory_limit"], "bytes") if limit(document) else _NONE,
-                seconds(document, "latency_seconds"),
-                Cell(words(document["verdict"]["kind"], 30)),
-                Cell(_inputs(document)),
-            )
-        )
-    left_out = {"limit"} if not any(limit(document) for _, document in named) else set()
-    left_out |= set() if "input shapes" in differences([document for _, document in named]) else {"inputs"}
-    kept = [k for k, column in enumerate(columns) if column not in left_out]
-    return Table("Side by side", tuple(columns[k] for k in kept), tuple(tuple(row[k] for k in kept) for row in rows))
+    documents = [document for _, document in named]
+    if any(map(limit, documents)):
+        columns.insert(3, ("limit", "bytes", measured(lambda row, key: size(row.get("memory_limit") or {}, key))))
+    if "input shapes" in differences(documents):
+        columns.append(("inputs", "inputs", measured(lambda row, _: Cell(_inputs(row)))))
+    rows = [{**bar, "result": bar["name"]} for bar in map(_expected, expected)]
+    rows += [{**document, "result": name} for name, document in named]
+    return figures("Side by side", "result", columns, rows)
 
 
 def _notes(documents: Sequence[Document], *, estimated: bool) -> tuple[str, ...]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from onnxmem.releasing.rungs import ABOUT
 from onnxmem.report.cells import Document, known, number, percent, reasons, sentence, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_inputs, about_machine, few, model
+from onnxmem.report.sections.common import Columns, about_inputs, about_machine, few, figures, model
 from onnxmem.units import format_bytes
 
 _WORTH = 2**20
-_COLUMNS = (
-    ("RSS", "rss_bytes"),
-    ("anonymous", "anon_bytes"),
-    ("file", "file_bytes"),
-    ("virtual", "virtual_bytes"),
-    ("freed (RSS)", "freed_bytes"),
+COLUMNS: Columns = (
+    ("RSS", "rss_bytes", size),
+    ("anonymous", "anon_bytes", size),
+    ("file", "file_bytes", size),
+    ("virtual", "virtual_bytes", size),
 )
 
 
@@ -68,13 +67,10 @@ def _charts(document: Document) -> tuple[Chart, ...]:
 
 def _table(document: Document) -> Table:
     states = (("before the model", "before"), ("loaded", "loaded"), ("after runs", "full"))
-    rows = []
-    for title, key in states:
-        if document.get(key):
-            rows.append((Cell(title), *(size(document[key], column) for _, column in _COLUMNS[:-1]), Cell("")))
-    for step in document["steps"]:
-        rows.append((Cell(words(step["name"], 40)), *(size(step, column) for _, column in _COLUMNS)))
-    return Table("The steps, in order", ("after", *(title for title, _ in _COLUMNS)), tuple(rows))
+    rows = [{**document[key], "after": title} for title, key in states if document.get(key)]
+    rows += [{**step, "after": step["name"], "freed": step.get("freed_bytes")} for step in document["steps"]]
+    freed = ("freed (RSS)", "freed", lambda row, key: size(row, key) if key in row else Cell(""))
+    return figures("The steps, in order", "after", (*COLUMNS, freed), rows)
 
 
 def _legend(document: Document) -> Table:

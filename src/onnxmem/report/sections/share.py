@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from onnxmem.report.cells import Document, count, known, number, seconds, size, times, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_inputs, about_machine, command, few, model
+from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, few, figures, model
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
 PAIRED = "Latency is compared by the median of the ratios in each turn, not by the ratio of the medians."
-Show = Callable[[Document, str], Cell]
 
 
 def section(document: Document) -> Section:
@@ -86,7 +83,7 @@ def _charts(groups: list[Document], document: Document) -> tuple[Chart, ...]:
 
 def _memory(document: Document) -> list[Table]:
     groups = document["modes"]
-    columns: tuple[tuple[str, str, Show], ...] = (
+    columns: Columns = (
         ("total PSS", "total_pss_bytes", size),
         (_base(document), "of_baseline", times),
         ("of least", "of_floor", times),
@@ -96,7 +93,7 @@ def _memory(document: Document) -> list[Table]:
         ("outputs", "outputs_equal_baseline", _equal),
     )
     return [
-        _rows(f"Memory of {format_count(int(workers), 'worker')}", "mode", columns,
+        figures(f"Memory of {format_count(int(workers), 'worker')}", "mode", columns,
               [group for group in groups if group["workers"] == workers])
         for workers in dict.fromkeys(group["workers"] for group in groups)
     ]  # fmt: skip
@@ -109,7 +106,7 @@ def _loading(document: Document) -> Table:
         file = number(document, "file_bytes")
         load = number(group, "load_peak_bytes")
         smallest.setdefault(group["mode"], {**group, "of_file": load / file if load is not None and file else None})
-    columns: tuple[tuple[str, str, Show], ...] = (
+    columns: Columns = (
         ("load", "load_seconds", seconds),
         ("load, cold", "load_cold_seconds", seconds),
         ("load peak", "load_peak_bytes", size),
@@ -118,7 +115,7 @@ def _loading(document: Document) -> Table:
         ("first run", "first_run_seconds", seconds),
         ("first run, cold", "first_run_cold_seconds", seconds),
     )
-    return _rows("Loading and first run of one worker", "mode", columns, list(smallest.values()))
+    return figures("Loading and first run of one worker", "mode", columns, list(smallest.values()))
 
 
 def _latencies(document: Document) -> Table:
@@ -129,21 +126,16 @@ def _latencies(document: Document) -> Table:
         counts = {f"w{g['workers']}": g.get("latency_seconds") for g in document["modes"] if g["mode"] == mode}
         rows.append({"mode": mode, **turns.get(mode, {}), **counts})
     counted = dict.fromkeys(group["workers"] for group in document["modes"])
-    alone: list[tuple[str, str, Show]] = [
+    alone: Columns = [
         ("one of each mode, in turns", "latency_seconds", seconds),
         (_base(document), "of_baseline", times),
     ]
     columns = (*(alone if turns else []), *((format_count(n, "worker"), f"w{n}", seconds) for n in counted))
-    return _rows("Latency", "mode", columns, rows)
+    return figures("Latency", "mode", columns, rows)
 
 
 def _base(document: Document) -> str:
     return f"of {words(document.get('baseline') or 'baseline', 30)}"
-
-
-def _rows(title: str, key: str, columns: tuple[tuple[str, str, Show], ...], rows: Sequence[Document]) -> Table:
-    cells = tuple((Cell(words(row[key], 30)), *(show(row, name) for _, name, show in columns)) for row in rows)
-    return Table(title, (key, *(heading for heading, _, _ in columns)), cells)
 
 
 def _equal(group: Document, key: str) -> Cell:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from onnxmem.report.cells import Document, known, percent, size, words
-from onnxmem.report.report import Action, Cell, Fact, Section, Table
-from onnxmem.report.sections.common import about_machine, few
-
-_COLUMNS = (("RSS", "rss_bytes"), ("anonymous", "anon_bytes"), ("file", "file_bytes"), ("virtual", "virtual_bytes"))
+from onnxmem.report.report import Action, Fact, Section
+from onnxmem.report.sections.common import about_machine, few, figures
+from onnxmem.report.sections.release import COLUMNS
 
 
 def section(document: Document) -> Section:
@@ -19,16 +18,19 @@ def section(document: Document) -> Section:
     )
     kept = bool(released.get("live_outputs") or released.get("held_by"))
     drop = "Drop what still refers to its outputs or to the session, and release it again"
-    states = (("before loading", document.get("before_load")), ("before releasing", released["before"]),
-              ("after", released["after"]))  # fmt: skip
-    rows = tuple((Cell(name), *(size(state, key) for _, key in _COLUMNS)) for name, state in states if state)
+    states = {
+        "before loading": document.get("before_load"),
+        "loaded": released["before"],
+        "released": released["after"],
+    }
+    rows = [{**state, "when": name} for name, state in states.items() if state]
     system = f"{known(document['system_before'], 'anon_bytes')} → {known(document['system_after'], 'anon_bytes')}"
     return Section(
         f"{words(session['model'], 80)}, released",
         words(document["verdict"], 600),
         facts=tuple(fact for fact in facts if fact.cell.value is not None),
         actions=(Action(drop, command="onnxmem.release(session)"),) if kept else (),
-        tables=(Table("This process", ("", *(title for title, _ in _COLUMNS)), rows),),
+        tables=(figures("This process", "when", COLUMNS, rows),),
         notes=few([f"Anonymous memory system-wide, other programs included: {system}.", *about_machine(document)]),
         alarm=kept,
         source=document,
