@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
-from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows
+from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows, rating
 from onnxmem.model.duplicates import Duplicates
 from onnxmem.model.model import Model
 from onnxmem.model.weights import Weight
@@ -25,14 +25,6 @@ _EFFORT = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class DuplicateWeights(Record):
-    """Weights with equal contents, and the bytes of one copy."""
-
-    names: tuple[str, ...]
-    size: int = stored("bytes")
-
-
-@dataclass(frozen=True, kw_only=True)
 class WeightsFacts(Record):
     """The constants of the graph."""
 
@@ -42,7 +34,7 @@ class WeightsFacts(Record):
     """Strings: no figure includes them."""
     duplicate_bytes: int
     """What one copy of each would save."""
-    duplicates: tuple[DuplicateWeights, ...]
+    duplicates: tuple[Duplicates, ...]
 
     @classmethod
     def of(cls, weights: Sequence[Weight], duplicates: Sequence[Duplicates]) -> WeightsFacts:
@@ -54,7 +46,7 @@ class WeightsFacts(Record):
             bytes_by_source=sources,
             without_fixed_size=tuple(weight.name for weight in weights if weight.size is None),
             duplicate_bytes=sum(group.wasted for group in duplicates),
-            duplicates=tuple(DuplicateWeights(names=group.names, size=group.size) for group in duplicates),
+            duplicates=tuple(duplicates),
         )
 
 
@@ -63,16 +55,6 @@ class StrategyRow(Rated):
     """The plan of one strategy."""
 
     name: str
-
-    @classmethod
-    def of(cls, plan: Plan) -> StrategyRow:
-        return cls(
-            name=plan.strategy,
-            peak_bytes=plan.peak,
-            proven_bound_bytes=plan.proven_bound,
-            seconds=plan.seconds,
-            interrupted=plan.interrupted,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +97,7 @@ class Activations(Record):
             count=len(problem),
             naive_bytes=problem.total,
             lower_bound_bytes=problem.lower_bound,
-            strategies=tuple(map(StrategyRow.of, plans)),
+            strategies=tuple(StrategyRow(name=plan.strategy, **rating(plan)) for plan in plans),
             placement=placement,
             placement_note=note,
             peak=PeakStep(
@@ -129,19 +111,6 @@ class Activations(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormulaPiece(Record):
-    """One polynomial of the short form, and where it is the peak; None if that depends on several dimensions."""
-
-    text: str = stored("bytes")
-    smallest: int | None = stored("from")
-    largest: int | None = stored("to")
-
-    @classmethod
-    def of(cls, piece: Piece) -> FormulaPiece:
-        return cls(text=piece.text, smallest=piece.smallest, largest=piece.largest)
-
-
-@dataclass(frozen=True, kw_only=True)
 class PeakFormula(Record):
     """The peak for any size, as text: `text` where `holds_for` is true, and the largest of `general` everywhere."""
 
@@ -150,7 +119,7 @@ class PeakFormula(Record):
     holds_for: str
     multiples: Mapping[str, int]
     """The short form holds where each of these dimensions is a multiple of its number."""
-    pieces: tuple[FormulaPiece, ...]
+    pieces: tuple[Piece, ...]
     """The short form, in bytes: the largest of these."""
     general: tuple[str, ...]
 
@@ -161,7 +130,7 @@ class PeakFormula(Record):
             text=formula.text,
             holds_for=formula.condition,
             multiples=dict(formula.multiples),
-            pieces=tuple(map(FormulaPiece.of, formula.pieces)),
+            pieces=formula.pieces,
             general=tuple(map(str, formula.general)),
         )
 
@@ -292,7 +261,7 @@ def _formula(
     if formula is None:
         return None, "the formula was not found in time"
     more = len(timeline.unknown) - len(scheduled.timeline.unknown)
-    note = f"{more} tensors whose size could only be told for numbers are not in the formula" if more > 0 else None
+    note = f"{more} tensors whose size is known only for given numbers are not in the formula" if more > 0 else None
     return formula, note
 
 

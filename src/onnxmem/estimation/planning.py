@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import UsageError
-from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows
+from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows, rating
 from onnxmem.model.model import Model
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
@@ -90,10 +90,7 @@ class Planning(Rated, OnModel):
             about=ModelFacts.of(scheduled) if scheduled else None,
             problem=name or None,
             strategy=plan.strategy,
-            peak_bytes=plan.peak,
-            proven_bound_bytes=plan.proven_bound,
-            seconds=plan.seconds,
-            interrupted=plan.interrupted,
+            **rating(plan),
             buffers=len(plan.problem),
             lower_bound_bytes=plan.problem.lower_bound,
             naive_bytes=plan.problem.total,

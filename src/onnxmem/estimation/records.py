@@ -56,19 +56,6 @@ class OrderSearch(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharingRules(Record):
-    """What shares memory with what."""
-
-    alias: bool
-    in_place: bool
-    count_inputs: bool
-
-    @classmethod
-    def of(cls, rules: Rules) -> SharingRules:
-        return cls(alias=rules.alias, in_place=rules.in_place, count_inputs=rules.inputs)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModelFacts(Record):
     """The model, the graph that was looked at, and the order of its nodes."""
 
@@ -79,7 +66,7 @@ class ModelFacts(Record):
     steps: int
     order: str
     order_search: OrderSearch | None
-    rules: SharingRules
+    rules: Rules
     inputs: Mapping[str, InputFacts]
     dims: Dimensions
     notes: tuple[str, ...]
@@ -96,7 +83,7 @@ class ModelFacts(Record):
             steps=len(timeline.steps),
             order=timeline.order,
             order_search=OrderSearch.of(timeline),
-            rules=SharingRules.of(timeline.rules),
+            rules=timeline.rules,
             inputs={name: InputFacts(dtype=t.dtype, shape=plain_shape(t.shape)) for name, t in tensors.items()},
             dims=Dimensions(given=dict(scheduled.given), assumed=dict(scheduled.assumed)),
             notes=graph.notes,
@@ -206,6 +193,16 @@ class Rated(Record):
     def derived(self) -> Mapping[str, Any]:
         """Whether it is optimal, and if not, how far from it at most."""
         return {"optimal": self.optimal, "gap": self.gap}
+
+
+def rating(plan: Plan) -> dict[str, Any]:
+    """What `Rated` holds, of a plan."""
+    return {
+        "peak_bytes": plan.peak,
+        "proven_bound_bytes": plan.proven_bound,
+        "seconds": plan.seconds,
+        "interrupted": plan.interrupted,
+    }
 
 
 def placement_rows(plan: Plan, scheduled: Scheduled | None) -> tuple[tuple[BufferRow, ...] | None, str | None]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_helper
 
+from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError
 from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.external import external_location
@@ -22,11 +23,11 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Duplicates:
+class Duplicates(Record):
     """Tensors with equal contents."""
 
     names: tuple[str, ...]
-    size: int
+    size: int = stored("bytes")
     """Bytes of one copy."""
 
     @property

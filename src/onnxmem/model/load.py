@@ -44,8 +44,8 @@ def _inlined(model: ModelProto, name: str) -> ModelProto:
     try:
         model = inliner.inline_local_functions(model)
     except (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise ModelError(f"the local functions of '{name}' cannot be followed: {said}") from error
+        message = " ".join(str(error).split())[:200]
+        raise ModelError(f"the local functions of '{name}' cannot be followed: {message}") from error
     check_structure(model.graph, set())
     return model
 

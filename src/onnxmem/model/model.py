@@ -147,13 +147,13 @@ class Model:
             return found
         # ONNX Runtime has schemas for its own operators that ONNX lacks: with numbers for all inputs, let it infer too.
         try:
-            told = optimize(proto, self.folder, "disabled", _numeric(shapes))
+            inferred = optimize(proto, self.folder, "disabled", _numeric(shapes))
         except ModelError:
             return found
         richer = ModelProto()
         richer.CopyFrom(proto)
         del richer.graph.value_info[:]
-        richer.graph.value_info.extend(told.graph.value_info)
+        richer.graph.value_info.extend(inferred.graph.value_info)
         return infer_shapes(richer, shapes, names=names, time_limit=deadline.left)
 
     def _refuse(self, contradiction: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -197,7 +197,7 @@ def _known(kind: TensorType) -> bool:
 def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: Path | None) -> Graph:
     stored = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
     inputs = tuple(value.name for value in proto.input if value.name not in stored)
-    told = {} if folder else {value.name: _runtime_shape(value.type) for value in proto.value_info}
+    runtime_shapes = {} if folder else {value.name: _runtime_shape(value.type) for value in proto.value_info}
     nodes, tensors = [], {name: _tensor(name, scope.types.get(name), reasons) for name in inputs}
     for index, node in enumerate(proto.node):
         if is_constant(node):
@@ -208,7 +208,9 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
         )
         nodes.append(Node(index, node.name, node.op_type, node.domain, tuple(node.input), tuple(node.output), graphs))
         for name in filter(None, node.output):
-            tensors[name] = replace(_tensor(name, scope.types.get(name), reasons), runtime_shape=told.get(name))
+            tensors[name] = replace(
+                _tensor(name, scope.types.get(name), reasons), runtime_shape=runtime_shapes.get(name)
+            )
     return Graph(
         proto.name,
         tuple(nodes),

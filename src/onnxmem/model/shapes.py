@@ -223,7 +223,7 @@ class _Inference:
             if value is not None:
                 scope.values[node.output[0]] = value
         found = self._ask_onnx(node, domain, opset, scope)
-        told = found
+        by_onnx = found
         if domain == "" and node.op_type in _WRONG_IN_ONNX:
             found = [Partial(partial.elem_type, None, partial.reason) for partial in found]
         if len(found) < len(node.output) or any(not partial.complete for partial in found):
@@ -235,7 +235,7 @@ class _Inference:
                 missing = _output_type(node, elem_type)
                 found = [p.filled(ruled[k] if k < len(ruled) else None, missing) for k, p in enumerate(found)]
         if node.op_type != "STFT":
-            found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, told, fillvalue=Partial(0, None))]
+            found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, by_onnx, fillvalue=Partial(0, None))]
         return found
 
     def _ask_onnx(self, node: NodeProto, domain: str, opset: int, scope: Scope) -> list[Partial]:

@@ -16,6 +16,7 @@ from operator import ge
 from typing import TypeVar
 
 from onnxmem.deadline import Deadline
+from onnxmem.documents import Record, stored
 from onnxmem.model.comparing import certainly_at_least, evaluate, evaluate_range, substitute
 from onnxmem.model.dims import Dim, Expr, FloorDiv, Symbol, format_terms, symbol, symbols_of
 from onnxmem.schedule.timeline import Timeline
@@ -29,12 +30,12 @@ _TRIED = (224, 64, 1000, 7, 3, 1, 2)
 
 
 @dataclass(frozen=True)
-class Piece:
+class Piece(Record):
     """One polynomial of the short form, and where it is the peak: None if that depends on several dimensions."""
 
-    text: str
-    smallest: int | None
-    largest: int | None
+    text: str = stored("bytes")
+    smallest: int | None = stored("from")
+    largest: int | None = stored("to")
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,8 @@ def plan_jointly(
         interrupted=found.interrupted,
     )
     validate_plan(plan)
-    return Scheduled(model, graph, timeline, problem, given, assumed), plan
+    scheduled = Scheduled(model=model, graph=graph, timeline=timeline, problem=problem, given=given, assumed=assumed)
+    return scheduled, plan
 
 
 def _number(size: Dim) -> int:
@@ -238,14 +239,14 @@ class _Program:
                 self.taken.setdefault(source, []).append((target, takes))
 
     def _live(self) -> None:
-        lives, spans, demands = [], [], []
+        intervals, spans, demands = [], [], []
         self.offsets: dict[int, Any] = {}
         for key, units in self.units.items():
             if not units:
                 self.offsets[key] = self.model.new_constant(0)
                 continue
             life = self._lifetime(key)
-            lives.append(life)
+            intervals.append(life)
             demands.append(units)
             if self.place:
                 offset = self.model.new_int_var(0, self.total - units, f"offset {key}")
@@ -253,13 +254,13 @@ class _Program:
                 self.model.add(offset + units <= self.peak)
                 spans.append(self.model.new_fixed_size_interval_var(offset, units, f"span {key}"))
         if spans:
-            self.model.add_no_overlap_2d(lives, spans)
+            self.model.add_no_overlap_2d(intervals, spans)
             for source, pairs in self.taken.items():
                 for target, takes in pairs:
                     self.model.add(self.offsets[source] == self.offsets[target]).only_enforce_if(takes)
         # Follows from the placement, but the solver reasons better with it.
-        if lives:
-            self.model.add_cumulative(lives, demands, self.peak)
+        if intervals:
+            self.model.add_cumulative(intervals, demands, self.peak)
 
     def _lifetime(self, key: int) -> Any:
         count = len(self.workload)

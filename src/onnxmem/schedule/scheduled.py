@@ -48,7 +48,7 @@ class Question:
             raise UsageError(f"alignment must be at least 1, not {self.alignment}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scheduled:
     """A model laid out in time: what the planner plans."""
 
@@ -67,7 +67,8 @@ def schedule(model: Model, question: Question, deadline: Deadline | None = None)
     deadline = deadline or Deadline(question.time_limit)
     graph, given, assumed = numbered_graph(model, question, deadline)
     timeline = order_graph(graph, question, deadline)
-    return Scheduled(model, graph, timeline, problem_of(timeline, question.alignment), given, assumed)
+    problem = problem_of(timeline, question.alignment)
+    return Scheduled(model=model, graph=graph, timeline=timeline, problem=problem, given=given, assumed=assumed)
 
 
 def order_graph(

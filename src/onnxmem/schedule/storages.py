@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from onnxmem.documents import Record, stored
 from onnxmem.model.dims import Dim
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.schedule.inplace import aliased_input, overwritten_input
@@ -15,15 +16,15 @@ from onnxmem.unknown import Unknown
 _EAGER = ("Shape", "Size")
 
 
-@dataclass(frozen=True)
-class Rules:
+@dataclass(frozen=True, kw_only=True)
+class Rules(Record):
     """What shares memory with what."""
 
     alias: bool = True
     """Reshape, Squeeze, Identity … show their input instead of copying it."""
     in_place: bool = True
     """Relu, Softmax … overwrite their input when it is not needed again."""
-    inputs: bool = False
+    inputs: bool = stored("count_inputs", default=False)
     """Count the tensors the caller feeds; they are the caller's, and live throughout."""
 
 

@@ -30,7 +30,7 @@ class Step:
     op_type: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Span:
     """A buffer of `size` bytes, alive from step `lower` up to, not including, `upper`; it holds these tensors."""
 
@@ -54,7 +54,7 @@ class Span:
         return self.size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Timeline:
     """All buffers of a graph run in one order. What has no known size is in `unknown`, not among the spans."""
 
@@ -125,7 +125,14 @@ def lay_out(
     layout = _Layout(order, rules or Rules(), sample or {}, time_limit, effort, seed)
     search = found or _choose_order(graph, layout, layout.rules, frozenset())
     _lay_out(graph, layout, "", layout.rules, frozenset(), search.order)
-    return Timeline(order, tuple(layout.steps), tuple(layout.spans), tuple(layout.unknown), layout.rules, search)
+    return Timeline(
+        order=order,
+        steps=tuple(layout.steps),
+        spans=tuple(layout.spans),
+        unknown=tuple(layout.unknown),
+        rules=layout.rules,
+        search=search,
+    )
 
 
 def _lay_out(

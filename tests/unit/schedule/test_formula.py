@@ -26,8 +26,13 @@ H, W = symbol("H"), symbol("W")
 def timeline_of(*live: Dim) -> Timeline:
     """One buffer per step."""
     steps = tuple(Step(f"step {k}", "Op") for k in range(len(live)))
-    spans = tuple(Span(f"t{k}", (), k, k + 1, size, "activation", None, ()) for k, size in enumerate(live))
-    return Timeline("file", steps, spans, (), Rules(), OrderResult([], 0, False, 0, 0.0))
+    spans = tuple(
+        Span(id=f"t{k}", tensors=(), lower=k, upper=k + 1, size=size, kind="activation", producer=None, consumers=())
+        for k, size in enumerate(live)
+    )
+    return Timeline(
+        order="file", steps=steps, spans=spans, unknown=(), rules=Rules(), search=OrderResult([], 0, False, 0, 0.0)
+    )
 
 
 def formula_of(*live: Dim) -> Formula:

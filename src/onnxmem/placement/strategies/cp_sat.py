@@ -35,7 +35,7 @@ def plan(problem: Problem, *, time_limit: float = 60.0, seed: int = 0, threads: 
 
     model = cp_model.CpModel()
     peak = model.new_int_var(problem.lower_bound // unit, most, "peak")
-    offsets, lives, spans, demands = [], [], [], []
+    offsets, lifetimes, spans, demands = [], [], [], []
     for index, buffer in enumerate(problem):
         units = int(problem.footprints[index]) // unit
         offset = model.new_int_var(0, most - units, f"offset {index}")
@@ -44,12 +44,12 @@ def plan(problem: Problem, *, time_limit: float = 60.0, seed: int = 0, threads: 
         if not units:
             continue
         model.add(offset + units <= peak)
-        lives.append(model.new_fixed_size_interval_var(buffer.lower, buffer.upper - buffer.lower, f"life {index}"))
+        lifetimes.append(model.new_fixed_size_interval_var(buffer.lower, buffer.upper - buffer.lower, f"life {index}"))
         spans.append(model.new_fixed_size_interval_var(offset, units, f"span {index}"))
         demands.append(units)
-    model.add_no_overlap_2d(lives, spans)
+    model.add_no_overlap_2d(lifetimes, spans)
     # Follows from the placement, but the solver reasons better with it.
-    model.add_cumulative(lives, demands, peak)
+    model.add_cumulative(lifetimes, demands, peak)
     if problem.capacity is None:
         model.minimize(peak)
     else:
