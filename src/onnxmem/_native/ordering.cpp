@@ -114,8 +114,7 @@ std::tuple<std::vector<int>, Wide, Wide, bool> search(const Graph& graph, const 
   Outcome outcome;
   {
     nb::gil_scoped_release unlocked;
-    Budget budget(
-        seconds, [&] { return signals(); }, work);
+    Budget budget(seconds, [&] { return signals(); }, work);
     outcome = best_order(graph, settled, seed, budget);
   }
   if (signals.error) throw std::move(*signals.error);
