@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import onnxmem
 from onnxmem import zoo
@@ -95,3 +97,22 @@ def test_the_two_functions_about_releasing(folder: Path) -> None:
     assert isinstance(shown, onnxmem.Demonstration) and "\n" not in repr(shown)
     tracked = onnxmem.track_onnx_runtime_memory_release(str(folder / "m.onnx"), shapes=SHAPES, runs=1)
     assert isinstance(tracked, onnxmem.Tracking) and "\n" not in repr(tracked)
+
+
+def test_the_readmes_library_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image: list[str | int | None] = ["batch", 3, "height", "width"]
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "relu",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, image)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, image)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    onnx.save(model, tmp_path / "model.onnx")
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    section = text[text.index("## As a library") : text.index("## Limits")]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(blocks) == 2
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(blocks), {})
+    assert (tmp_path / "report.html").is_file()

@@ -128,7 +128,8 @@ def _formula(document: Document) -> list[Table]:
     if formula and formula.get("pieces") and len(formula["peak_bytes"]) <= _LONGEST_FORMULA:
         rows = tuple((Cell(words(p["bytes"])), count(p, "from"), count(p, "to")) for p in formula["pieces"])
         title = f"Peak for any size, in bytes before alignment ({words(formula['holds_for'])})"
-        found.append(Table(title, ("whichever is largest", "from", "to"), rows).without_empty_columns())
+        bytes_title = "whichever is largest" if len(rows) > 1 else "bytes"
+        found.append(Table(title, (bytes_title, "from", "to"), rows).without_empty_columns())
     if document.get("table"):
         dims = list(document["table"][0]["dims"])
         sizes = tuple((*(count(row["dims"], d) for d in dims), size(row, "peak_bytes")) for row in document["table"])
