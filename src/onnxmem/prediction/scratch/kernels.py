@@ -1,0 +1,55 @@
+"""What does ONNX Runtime's CPU kernel for a node allocate beside its outputs?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from onnxmem.model.graph import Node
+from onnxmem.prediction.scratch import convolution, fourier, normalization, quantized, recurrent
+from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, ShapeUnknown
+from onnxmem.unknown import Unknown
+
+BLOCKED = "com.microsoft.nchwc"
+"""The domain of operators whose tensors have their channels in blocks."""
+
+_FORMULAS: Mapping[str, Callable[[Kernel], Scratch]] = {
+    "Conv": convolution.convolution,
+    "FusedConv": convolution.convolution,
+    "ConvTranspose": convolution.transposed_convolution,
+    "LSTM": recurrent.lstm,
+    "DynamicQuantizeLSTM": recurrent.lstm,
+    "GRU": recurrent.gru,
+    "RNN": recurrent.rnn,
+    "QLinearConv": quantized.quantized_convolution,
+    "ConvInteger": quantized.integer_convolution,
+    "DynamicQuantizeMatMul": quantized.dynamically_quantized_product,
+    "QLinearMatMul": quantized.quantized_product,
+    "DFT": fourier.fourier_transform,
+    "STFT": fourier.short_time_fourier_transform,
+    "LRN": normalization.local_response,
+}
+
+
+def scratch_of(
+    node: Node,
+    shapes: Callable[[str], tuple[int, ...] | None],
+    dtypes: Callable[[str], str | None],
+    constant: Callable[[str], bool],
+    threads: int,
+    block: int,
+) -> Scratch | Unknown:
+    """The buffers a node takes while it runs; `shapes` and `dtypes` are asked about weights, too."""
+    formula = _FORMULAS.get(node.op_type)
+    if formula is None or node.domain == BLOCKED:
+        return NOTHING
+    try:
+        return formula(Kernel(node, shapes, dtypes, constant, threads, block))
+    except ShapeUnknown as error:
+        return Unknown(str(error))
+
+
+def allocated_shape(node: Node, shape: Sequence[int], block: int) -> tuple[int, ...]:
+    """The shape in which an output is allocated: channels in blocks come in whole blocks."""
+    if node.domain != BLOCKED or node.op_type == "ReorderOutput" or len(shape) < 2:
+        return tuple(shape)
+    return (shape[0], -(-shape[1] // block) * block, *shape[2:])

@@ -1,0 +1,66 @@
+"""Kernels that compute in bytes: wider sums beside the output, and images with their channels last."""
+
+from __future__ import annotations
+
+from onnxmem.prediction.scratch.convolution import steps_by_one
+from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
+
+_POINTER = 8
+
+
+def quantized_convolution(kernel: Kernel) -> Scratch:
+    """QLinearConv."""
+    data, weights, output = kernel.input(0), kernel.input(3), kernel.output()
+    last = bool(kernel.attribute("channels_last", 0))
+    group = kernel.attribute("group", 1)
+    pixels = elements(output[1:-1] if last else output[2:])
+    window = elements(weights[2:])
+    if elements(output) == 0:
+        return NOTHING
+    depthwise = weights[1] == 1 and weights[0] == group
+    symmetric = _symmetric(kernel, weights, group)
+    # Weights that are not there at load time are turned at every run.
+    taken = [] if kernel.is_constant(3) else [elements(weights)]
+    if not symmetric:
+        taken.append(4 * weights[0] * pixels)
+    if not last:
+        taken += [elements(data[1:]), weights[0] * pixels]
+    if depthwise:
+        taken.append(_POINTER * window * pixels)
+    elif window != 1 or not steps_by_one(kernel, window):
+        columns = elements(weights[1:]) * pixels * (group if len(weights) > 4 else 1)
+        taken.append(_POINTER * window * pixels if symmetric else columns)
+    return taking(taken)
+
+
+def integer_convolution(kernel: Kernel) -> Scratch:
+    """ConvInteger: the columns of one image and group."""
+    weights, output = kernel.input(1), kernel.output()
+    if elements(output) == 0 or (elements(weights[2:]) == 1 and steps_by_one(kernel, elements(weights[2:]))):
+        return NOTHING
+    return taking([elements(weights[1:]) * elements(output[2:])])
+
+
+def dynamically_quantized_product(kernel: Kernel) -> Scratch:
+    """DynamicQuantizeMatMul: its input in bytes, before there is an output."""
+    return Scratch((elements(kernel.input(0)),), before=1)
+
+
+def quantized_product(kernel: Kernel) -> Scratch:
+    """QLinearMatMul: sums of 32 bits."""
+    return taking([4 * elements(kernel.output())])
+
+
+def _symmetric(kernel: Kernel, weights: tuple[int, ...], group: int) -> bool:
+    """Whether the convolution writes bytes at once, which it can where no zero point has to be taken off the weights.
+
+    Zero points of signed weights are taken to be 0, as quantizers make them.
+    """
+    if not all(kernel.is_constant(place) for place in (2, 3, 5)):
+        return False
+    if kernel.dtype(0) != "uint8" or kernel.dtype(3) != "int8":
+        return False
+    if group > 1:
+        return weights[0] == group and weights[1] == 1 and group % 16 == 0
+    # With registers of 512 bits, blocks are of 16 channels, and four outputs are enough.
+    return weights[0] >= 16 and weights[1] % 4 == 0 and weights[0] % (4 if kernel.block == 16 else 8) == 0
