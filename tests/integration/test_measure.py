@@ -22,9 +22,8 @@ from onnxmem import Measurement, measure
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.measurement import probes
 from onnxmem.measurement.protocol import PHASES
-from onnxmem.measurement.scenario import Scenario
 from onnxmem.progress import Progress
-from onnxmem.releasing.ladder import climb
+from onnxmem.releasing.ladder import release_ladder
 from onnxmem.report.build import make_report
 from onnxmem.report.charts.timeline import timeline_chart
 from onnxmem.report.render.to_terminal import render_terminal
@@ -244,7 +243,7 @@ def test_a_shape_the_model_cannot_take_fails_in_the_run(reshaping: Path) -> None
 
 def test_assumed_dimensions_that_make_it_fail_are_named(reshaping: Path, tmp_path: Path) -> None:
     for attempt in (
-        lambda: climb(Scenario(reshaping)),
+        lambda: release_ladder(reshaping),
         lambda: onnxmem.trace(reshaping),
         lambda: onnxmem.pack(reshaping, tmp_path / "p", "external"),
     ):
