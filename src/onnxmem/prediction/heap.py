@@ -39,15 +39,18 @@ class Heap:
     _starts: dict[int, int] = field(default_factory=dict)
     _ends: dict[int, int] = field(default_factory=dict)
     _mapped: dict[int, int] = field(default_factory=dict)
-    _untouched: dict[int, int] = field(default_factory=dict)
     _top: int = 0
     _end: int = 0
-    _touched: int = 0
+    _highest: int = 0
+    """Below this, everything has been handed out at some time …"""
+    _absent: int = 0
+    """… and all but so much of it was written to, and is still there."""
+    _trimmed: bool = False
 
     @property
     def resident(self) -> int:
         """Everything that was written to and has not gone back to the system."""
-        return int(self._touched * _HOLES) + sum(self._mapped.values())
+        return int((self._highest - self._absent) * _HOLES) + sum(self._mapped.values())
 
     @property
     def in_use(self) -> int:
@@ -56,11 +59,34 @@ class Heap:
 
     def trim(self) -> None:
         """Give back every free page, as malloc_trim does."""
-        # Pages that hold the end of one block and the start of another stay; they are few beside the blocks.
-        self._touched = int(sum(self._used.values()) / _HOLES)
+        self._highest = self._end = self._top
+        self._absent = self._highest - int(sum(self._used.values()) / _HOLES)
+        self._trimmed = True
 
-    def allocate(self, size: int, *, aligned: bool = False, written: bool = True) -> int:
-        """The address of a block; with `written`, all of it is resident from now on."""
+    def allocate(self, size: int, *, aligned: bool = False) -> int:
+        """The address of a block, all of which is written to."""
+        address = self._place(size, aligned)
+        if address < 0:
+            self._mapped[address] = _pages(size + _HEADER)
+        elif self._trimmed and address < self._highest:
+            self._absent -= size
+        self._highest = max(self._highest, self._top)
+        self.peak = max(self.peak, self.resident)
+        return address
+
+    def reserve(self, size: int) -> tuple[int, bool]:
+        """The address of a block that is not written to, and whether it is resident all the same."""
+        address = self._place(size, True)
+        if address < 0:
+            self._mapped[address] = 0
+            return address, False
+        resident = address + size <= self._highest and not self._trimmed
+        if address + size > self._highest:
+            self._absent += self._top - self._highest
+            self._highest = self._top
+        return address, resident
+
+    def _place(self, size: int, aligned: bool) -> int:
         need = max(_SMALLEST, -(-(size + 8) // 16) * 16)
         chunk = need + _ALIGNED + _SMALLEST if aligned else need
         position = bisect_left(self._sizes, (chunk, -1))
@@ -69,24 +95,14 @@ class Heap:
             self._unlist(address)
             self._used[address] = found
         elif self._end - self._top < chunk + _SMALLEST and size >= self.threshold:
-            address = min(self._mapped, default=0) - _pages(size + _HEADER)
-            self._mapped[address] = _pages(size + _HEADER) if written else 0
-            self.peak = max(self.peak, self.resident)
-            return address
+            return min(self._mapped, default=0) - _pages(size + _HEADER)
         else:
             address = self._top
             self._used[address] = chunk
             self._top += chunk
             self._end = max(self._end, _pages(self._top + _PAD))
         self._shorten(address, need)
-        if written:
-            self._touched = max(self._touched, min(address + need, self._top))
-            self.peak = max(self.peak, self.resident)
         return address
-
-    def is_resident(self, address: int) -> bool:
-        """Whether a block lies where everything has been written to before."""
-        return 0 <= address < self._touched
 
     def free(self, address: int) -> None:
         """Give a block back."""
@@ -112,7 +128,7 @@ class Heap:
         trimmed_at = max(2 * self.threshold, _SMALLEST_THRESHOLD) if self.threshold > _SMALLEST_THRESHOLD else _PAD
         if freed >= _LOOKS_AT_TOP and self._end - self._top >= trimmed_at:
             self._end = _pages(self._top + _PAD)
-            self._touched = min(self._touched, self._end)
+            self._highest = min(self._highest, self._end)
 
     def _unlist(self, address: int) -> int:
         size = self._starts.pop(address)

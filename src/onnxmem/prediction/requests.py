@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from onnxmem.model.graph import Graph, Node, Tensor
+from onnxmem.prediction.scratch.kernel import Scratch
 from onnxmem.schedule.orders import find_order
-from onnxmem.schedule.storages import Memory, Rules, memory_of
+from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import lifetimes
 from onnxmem.unknown import Unknown
 
@@ -22,7 +23,7 @@ _ROUNDS = 2  # of a loop's body: what the second takes, the others take again
 
 Sizes = Callable[[Tensor, Node | None], int]
 """What a tensor takes; some kernels write more than the shape says."""
-Scratches = Callable[[Node, Graph], Sequence[int]]
+Scratches = Callable[[Node, Graph], Scratch]
 """What a node takes beside its outputs, while it runs."""
 
 
@@ -61,11 +62,20 @@ class Requests:
     @property
     def peak(self) -> int:
         """The most bytes that are allocated at once."""
-        live = most = 0
-        for event in self.events:
-            live += -event.buffer.size if event.freed else event.buffer.size
-            most = max(most, live)
-        return most
+        return _most(self.events)
+
+    @property
+    def inner_peak(self) -> int:
+        """The same without outputs."""
+        return _most(event for event in self.events if event.buffer.kind != "output")
+
+
+def _most(events: Iterable[Event]) -> int:
+    live = most = 0
+    for event in events:
+        live += -event.buffer.size if event.freed else event.buffer.size
+        most = max(most, live)
+    return most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,35 +127,36 @@ class _Frame:
 
     def _walk(self) -> list[Event]:
         graph = self.graph
-        memory, order, starting, holding = self._lay_out()
+        order, starting, holding = self._lay_out()
         events: list[Event] = []
         last_use: dict[Buffer, int] = {}
         ends: dict[int, list[Buffer]] = {}
         for step, position in enumerate(order):
             node = graph.nodes[position]
+            beside = self.scratch(node, graph)
+            held: list[Buffer | None] = []
+            events += _scratch(node, beside.steps[: beside.before], held)
             for live in starting.get(step, ()):
                 taken = self._taken_over(live)
                 if taken is None:
                     events.append(Event(live.buffer))
                 else:
                     live.buffer = taken
-            scratch = [Buffer(f"{node.label} (scratch)", n, "scratch") for n in self.scratch(node, graph) if n]
-            events += [Event(buffer) for buffer in scratch]
+            events += _scratch(node, beside.steps[beside.before :], held)
             events += self._inside(node)
-            events += [Event(buffer, freed=True) for buffer in scratch]
+            events += [Event(buffer, freed=True) for buffer in held if buffer is not None]
             for live in _ending(node, holding, step):
                 self._ended.insert(0, live)
                 last_use[live.buffer] = len(events)
         for buffer, place in last_use.items():
             ends.setdefault(place, []).append(buffer)
-        del memory
         woven: list[Event] = []
         for place in range(len(events) + 1):
             woven += [Event(buffer, freed=True) for buffer in ends.get(place, ())]
             woven += events[place : place + 1]
         return woven
 
-    def _lay_out(self) -> tuple[Memory, Sequence[int], dict[int, list[_Live]], dict[str, _Live]]:
+    def _lay_out(self) -> tuple[Sequence[int], dict[int, list[_Live]], dict[str, _Live]]:
         graph, rules = self.graph, Rules(inputs=self.fed)
         memory = memory_of(graph, rules, number=lambda size: int(str(size)), uncounted=self.uncounted)
         order = find_order("ort-default", graph, memory.workload, time_limit=1.0).order
@@ -165,7 +176,7 @@ class _Frame:
                 starting.setdefault(row.lower, []).append(live)
         for rows in starting.values():
             rows.sort(key=lambda live: place.get(live.tensor.name, 0))
-        return memory, order, starting, holding
+        return order, starting, holding
 
     def _taken_over(self, live: _Live) -> Buffer | None:
         """The memory of a tensor that has ended, which this one takes; None if it gets its own."""
@@ -191,6 +202,18 @@ class _Frame:
         if not loop:
             return max(frames, key=lambda events: Requests(tuple(events)).peak)
         return _rounds(frames[0])
+
+
+def _scratch(node: Node, steps: Sequence[int], held: list[Buffer | None]) -> Iterator[Event]:
+    """What a kernel takes and gives back; `held` is what it has taken so far, None for what it gave back."""
+    for step in steps:
+        if step > 0:
+            buffer = Buffer(f"{node.label} (scratch)", step, "scratch")
+            held.append(buffer)
+            yield Event(buffer)
+        elif (old := held[-step - 1]) is not None:
+            held[-step - 1] = None
+            yield Event(old, freed=True)
 
 
 def _rounds(body: Sequence[Event]) -> list[Event]:
