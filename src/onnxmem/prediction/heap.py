@@ -20,6 +20,8 @@ _ALIGNED = 64
 _HEADER = 16
 _SMALLEST = 32
 _PAGE = 4096
+_LARGEST_HOLE = 8 << 20
+"""They also keep what is free from joining into larger pieces than this."""
 _HOLES = 1.08
 """Small blocks of other kinds lie in between: part of what is free cannot be used. Measured on real models."""
 
@@ -90,7 +92,7 @@ class Heap:
         need = max(_SMALLEST, -(-(size + 8) // 16) * 16)
         chunk = need + _ALIGNED + _SMALLEST if aligned else need
         position = bisect_left(self._sizes, (chunk, -1))
-        if position < len(self._sizes):
+        if position < len(self._sizes) and (size < _LARGEST_HOLE or size < self.threshold):
             found, address = self._sizes[position]
             self._unlist(address)
             self._used[address] = found

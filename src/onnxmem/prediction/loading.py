@@ -29,6 +29,8 @@ _SMALLEST_TENSOR = 128
 # The blocks by way of which a new weight is made, and which of them are aligned; the last one stays.
 _CONVERTED = (True, False, False, True)
 _FOLDED = (True,)
+_NOTE = 200
+"""What is noted of a tensor lies behind it, so that two that are freed do not become one free block."""
 _NESTED_COPIES = 2
 """A node keeps the subgraphs that it was given, beside the graphs that are made from them."""
 
@@ -110,6 +112,7 @@ def load_inline(weights: Weights, heap: Heap, file_bytes: int) -> None:
     for weight in weights.parsed:
         if (weight.size or 0) >= _SMALLEST_TENSOR:
             tensors[weight.name] = heap.allocate(weight.size or 0, aligned=True)
+            heap.allocate(_NOTE)
             heap.free(parsed.pop(weight.name))
     for weight in weights.nested:
         for _ in range(_NESTED_COPIES):
@@ -137,6 +140,7 @@ def _optimize(before: Sequence[Weight], after: Sequence[Weight], tensors: dict[s
             copies = [heap.allocate(weight.size or 0, aligned=each) for each in aligned]
             for copy in copies[:-1]:
                 heap.free(copy)
+            heap.allocate(_NOTE)
             made[weight.name] = copies[-1]
     for name in [name for name in tensors if name not in kept]:
         heap.free(tensors.pop(name))
@@ -162,6 +166,13 @@ def packed_weights(graph: Graph) -> dict[str, int]:
                 if weight is not None and weight.size and len(weight.shape) >= 2:
                     found[weight.name] = _packed_size(node, weight)
     return found
+
+
+def packed_in_arena(graph: Graph) -> tuple[int, ...]:
+    """The sizes of those whose kernels take memory for them from the arena, which runs then find partly used."""
+    known = {weight.name: weight.size or 0 for weight in graph.weights}
+    nodes = (node for node in graph.nodes if node.op_type == "ConvTranspose" and len(node.inputs) > 1)
+    return tuple(size for node in nodes if (size := known.get(node.inputs[1], 0)))
 
 
 def _packed_size(node: Node, weight: Weight) -> int:

@@ -16,7 +16,7 @@ from onnxmem.model.model import Model
 from onnxmem.prediction.arena import Arena
 from onnxmem.prediction.calibration import Calibration, Process, calibration
 from onnxmem.prediction.heap import Heap
-from onnxmem.prediction.loading import Weights, load_external, load_inline
+from onnxmem.prediction.loading import Weights, packed_in_arena, load_external, load_inline
 from onnxmem.prediction.prediction import Part, Prediction
 from onnxmem.prediction.requests import Requests, Runs, runs_of, unknown_tensors
 from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
@@ -173,7 +173,9 @@ def predict_mode(subject: Subject, mode: str, environment: Calibration) -> Predi
         arena, tables = run, 0
         kept += _PLANNER
     else:
-        arena, tables = arena_growth(subject.stock_runs if mode == "stock" else subject.plain_runs, heap)
+        arena, tables = arena_growth(
+            subject.stock_runs if mode == "stock" else subject.plain_runs, heap, packed_in_arena(subject.graph)
+        )
     fixed = base.imported + base.loading + subject.input_bytes
     loaded = fixed + kept
     growth = arena + tables + mapped + base.running
@@ -208,7 +210,7 @@ def _numbers(shape: Sequence[object]) -> tuple[int, ...]:
     return tuple(int(str(dim)) for dim in shape)
 
 
-def arena_growth(runs: Runs, heap: Heap) -> tuple[int, int]:
+def arena_growth(runs: Runs, heap: Heap, packed: Sequence[int] = ()) -> tuple[int, int]:
     """What ONNX Runtime's arena writes to in all runs, and what its tables add to the heap."""
 
     def take(size: int, table: int) -> tuple[int, bool]:
@@ -217,6 +219,8 @@ def arena_growth(runs: Runs, heap: Heap) -> tuple[int, int]:
         return (address if address >= 0 else address + (1 << 46)), resident
 
     before, arena = heap.resident, Arena(take)
+    for size in packed:
+        arena.allocate(size)
     for requests in (runs.first, *[runs.later] * _STEADY):
         for left in _play(requests, arena):
             arena.free(left)
