@@ -26,6 +26,8 @@ class Scratch:
     """A positive number takes so many bytes; -n gives back the n-th buffer taken. What is left goes back at the end."""
     before: int = 0
     """How many of the steps come before the outputs are allocated."""
+    reserved: int = 0
+    """Bytes taken past any arena, straight from the system, and given back at the end."""
 
     @property
     def buffers(self) -> tuple[int, ...]:
@@ -67,6 +69,8 @@ class Kernel:
     threads: int
     block: int
     """Channels in a block of NCHWc."""
+    opset: int
+    """Which version of ONNX's operators the model uses."""
 
     def has_input(self, place: int) -> bool:
         """Is there an input at this place?"""
