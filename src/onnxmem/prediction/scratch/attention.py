@@ -104,7 +104,8 @@ def _standard(kernel: Kernel) -> Scratch:
         taken.append(kernel.width(0) * elements(kernel.input(3)))
     elif causal:
         taken.append(kernel.width(0) * steps * total)
-    return taking(taken)
+    # Half floats are widened head by head.
+    return taking([*taken, 4 * steps * total] if kernel.width(0) < 4 else taken)
 
 
 def _packed(kernel: Kernel, mask: int, past: int) -> Scratch:

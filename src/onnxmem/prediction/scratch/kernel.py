@@ -98,8 +98,11 @@ class Kernel:
 
     def width(self, place: int) -> int:
         """Bytes of one element of an input."""
-        dtype = self.dtype(place)
-        return 1 if dtype in _BYTE_WIDE else _WIDTHS.get(dtype, 4)
+        return _width(self.dtype(place))
+
+    def output_width(self, place: int) -> int:
+        """Bytes of one element of an output."""
+        return _width((self.dtypes(self.node.outputs[place]) if self.has_output(place) else None) or "float32")
 
     def attribute(self, name: str, default: _Value) -> _Value:
         """An attribute of the node."""
@@ -116,3 +119,7 @@ class Kernel:
 def elements(shape: Iterable[int]) -> int:
     """How many elements a shape has."""
     return math.prod(shape)
+
+
+def _width(dtype: str) -> int:
+    return 1 if dtype in _BYTE_WIDE else _WIDTHS.get(dtype, 4)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from onnxmem.model.graph import Node
 from onnxmem.prediction.scratch import (
     attention,
+    control_flow,
     convolution,
     einsum,
     elementwise,
@@ -26,6 +27,8 @@ _FORMULAS: Mapping[str, Callable[[Kernel], Scratch]] = {
     "Conv": convolution.convolution,
     "FusedConv": convolution.convolution,
     "ConvTranspose": convolution.transposed_convolution,
+    "ConvTransposeWithDynamicPads": convolution.transposed_convolution,
+    "DeformConv": convolution.deformable_convolution,
     "LSTM": recurrent.lstm,
     "DynamicQuantizeLSTM": recurrent.lstm,
     "GRU": recurrent.gru,
@@ -39,6 +42,8 @@ _FORMULAS: Mapping[str, Callable[[Kernel], Scratch]] = {
     "LRN": normalization.local_response,
     "MeanVarianceNormalization": normalization.mean_variance,
     "LayerNormalization": normalization.layer,
+    "SimplifiedLayerNormalization": normalization.layer,
+    "RMSNormalization": normalization.layer,
     "SkipLayerNormalization": normalization.skip_layer,
     "SkipSimplifiedLayerNormalization": normalization.skip_layer,
     "Attention": attention.attention,
@@ -63,6 +68,8 @@ _FORMULAS: Mapping[str, Callable[[Kernel], Scratch]] = {
     "QGemm": quantized.quantized_affine,
     "QLinearAveragePool": quantized.quantized_average_pool,
     "NhwcMaxPool": quantized.largest_in_bytes,
+    "Scan": control_flow.scan,
+    "Loop": control_flow.loop,
     "MatMulBnb4": quantized.product_of_four_bits,
     "MatMulNBits": quantized.product_of_few_bits,
 }

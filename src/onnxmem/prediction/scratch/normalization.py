@@ -21,7 +21,7 @@ def mean_variance(kernel: Kernel) -> Scratch:
 
 
 def layer(kernel: Kernel) -> Scratch:
-    """LayerNormalization: scale and bias widened, where they are half floats and could not be at load time."""
+    """LayerNormalization and its simplified forms: scale and bias of half floats widened, unless they are weights."""
     if kernel.width(0) == 4:
         return NOTHING
     return taking([4 * elements(kernel.input(place)) for place in (1, 2) if _computed(kernel, place)])
@@ -35,7 +35,8 @@ def skip_layer(kernel: Kernel) -> Scratch:
     weights = [place for place in ((2, 3) if simplified else (2, 3, 4)) if _computed(kernel, place)]
     size, skip = 4 * elements(kernel.input(0)), 4 * elements(kernel.input(1))
     widened = [] if kernel.is_constant(1) else [skip]
-    return taking([size, *widened, size, *(4 * elements(kernel.input(place)) for place in weights)])
+    sums = [size] if kernel.has_output(3) else []
+    return taking([size, size, *sums, *widened, *(4 * elements(kernel.input(place)) for place in weights)])
 
 
 def _computed(kernel: Kernel, place: int) -> bool:

@@ -80,15 +80,17 @@ def product_of_four_bits(kernel: Kernel) -> Scratch:
 
 def product_of_few_bits(kernel: Kernel) -> Scratch:
     """MatMulNBits: its input in bytes, or its weights as floats where no routine takes them as they are."""
-    data, size = kernel.input(0), kernel.attribute("block_size", 32)
-    depth = kernel.attribute("K", data[-1])
-    rows, blocks = elements(data[:-1]), -(-depth // size)
+    data, output = kernel.input(0), kernel.output()
+    depth, size = kernel.attribute("K", data[-1]), kernel.attribute("block_size", 32)
     exact = kernel.attribute("accuracy_level", 0) != 4
-    bits = kernel.attribute("bits", 4)
-    packed = kernel.is_constant(1) and not kernel.has_input(4) and (bits == 4 or (bits == 8 and not exact))
-    if not packed or (kernel.has_input(3) and kernel.dtype(3) != "uint8"):
-        return Scratch(reserved=4 * depth * kernel.attribute("N", 0))
-    return Scratch(reserved=0 if exact else rows * blocks * (size + 8))
+    whole = kernel.has_input(3) and kernel.dtype(3) != "uint8"
+    reordered = kernel.has_input(4)
+    if not kernel.is_constant(1) or whole or reordered or (exact and kernel.attribute("bits", 4) != 4):
+        taken = 4 * depth * kernel.attribute("N", output[-1])
+    else:
+        taken = 0 if exact else elements(data[:-1]) * -(-depth // size) * (size + 8)
+    widened = 4 * (elements(data) + elements(output)) if kernel.width(0) < 4 else 0
+    return Scratch(reserved=taken + widened)
 
 
 def _symmetric(kernel: Kernel, weights: tuple[int, ...], group: int) -> bool:

@@ -34,15 +34,13 @@ def _axes(data: tuple[int, ...], output: tuple[int, ...]) -> tuple[int, ...]:
 def _filtered(
     data: tuple[int, ...], output: tuple[int, ...], axes: tuple[int, ...], kernel: Kernel, support: int
 ) -> list[int]:
-    """Weights per axis, innermost first, and an image that is resized in all but the last that is left to do."""
+    """Weights per axis, innermost first, and images between one axis and the next: of volumes first all, then one."""
     taken = []
     for axis in reversed(axes):
         reach = math.ceil(support * max(1.0, data[axis] / output[axis])) * 2 + 1
         taken.append(4 * output[axis] * reach)
-    planes = elements(data) // elements(data[axis] for axis in axes) // (data[0] if len(data) > len(axes) else 1)
-    between = [data[axis] for axis in axes]
-    images = []
-    for place in range(len(axes) - 1, 0, -1):
-        between[place] = output[axes[place]]
-        images.append(kernel.width(0) * planes * elements(between))
-    return [*taken, *reversed(images)]
+    planes = kernel.width(0) * elements(data) // elements(data[axis] for axis in axes)
+    batch = data[0] if len(data) > len(axes) else 1
+    depth, width = elements(data[axis] for axis in axes[:-2]), output[axes[-1]]
+    volumes = [planes * depth * output[axes[-2]] * width] if len(axes) == 3 else []
+    return [*taken, *volumes, planes // batch * depth * data[axes[-2]] * width]
