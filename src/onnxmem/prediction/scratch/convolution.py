@@ -14,6 +14,8 @@ _WORTH_A_THREAD = 64 * 1024
 _MOST_THREADS = 16
 _STRIDE = 16
 """Threads share the output pixels in multiples of this."""
+_LANES = 8
+"""Samples of a deformable convolution are laid out in groups of this many."""
 
 
 def convolution(kernel: Kernel) -> Scratch:
@@ -44,6 +46,14 @@ def transposed_convolution(kernel: Kernel) -> Scratch:
     if elements(kernel.output()) == 0:
         return NOTHING
     return taking([kernel.width(0) * elements(weights[1:]) * elements(data[2:])])
+
+
+def deformable_convolution(kernel: Kernel) -> Scratch:
+    """DeformConv: the columns of one image, and for each of their pixels four places and four weights."""
+    weights, output = kernel.input(1), kernel.output()
+    window, pixels = elements(weights[2:]), elements(output[2:])
+    samples = kernel.attribute("offset_group", 1) * window * -(-pixels // _LANES) * _LANES
+    return taking([4 * kernel.input(0)[1] * window * pixels, 32 * samples])
 
 
 def steps_by_one(kernel: Kernel, window: int) -> bool:

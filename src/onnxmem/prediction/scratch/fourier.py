@@ -10,8 +10,10 @@ def fourier_transform(kernel: Kernel) -> Scratch:
     data, output = kernel.input(0), kernel.output()
     # Since opset 20 the axis is an input, whose default is the same for signals of one dimension.
     axis = kernel.attribute("axis", 1 if len(data) == 3 else -2)
-    length = data[axis] if not kernel.has_input(1) else _length(kernel, output[axis])
-    return _transforms(length, kernel.width(0))
+    # Half a spectrum comes back as a whole signal.
+    if kernel.attribute("inverse", 0) and kernel.attribute("onesided", 0):
+        return _transforms(output[axis], kernel.width(0))
+    return _transforms(_length(kernel, output[axis]) if kernel.has_input(1) else data[axis], kernel.width(0))
 
 
 def short_time_fourier_transform(kernel: Kernel) -> Scratch:

@@ -26,6 +26,8 @@ class Scratch:
     """A positive number takes so many bytes; -n gives back the n-th buffer taken. What is left goes back at the end."""
     before: int = 0
     """How many of the steps come before the outputs are allocated."""
+    reserved: int = 0
+    """Bytes taken past any arena, straight from the system, and given back at the end."""
 
     @property
     def buffers(self) -> tuple[int, ...]:
@@ -67,6 +69,8 @@ class Kernel:
     threads: int
     block: int
     """Channels in a block of NCHWc."""
+    opset: int
+    """Which version of ONNX's operators the model uses."""
 
     def has_input(self, place: int) -> bool:
         """Is there an input at this place?"""
@@ -94,8 +98,11 @@ class Kernel:
 
     def width(self, place: int) -> int:
         """Bytes of one element of an input."""
-        dtype = self.dtype(place)
-        return 1 if dtype in _BYTE_WIDE else _WIDTHS.get(dtype, 4)
+        return _width(self.dtype(place))
+
+    def output_width(self, place: int) -> int:
+        """Bytes of one element of an output."""
+        return _width((self.dtypes(self.node.outputs[place]) if self.has_output(place) else None) or "float32")
 
     def attribute(self, name: str, default: _Value) -> _Value:
         """An attribute of the node."""
@@ -112,3 +119,7 @@ class Kernel:
 def elements(shape: Iterable[int]) -> int:
     """How many elements a shape has."""
     return math.prod(shape)
+
+
+def _width(dtype: str) -> int:
+    return 1 if dtype in _BYTE_WIDE else _WIDTHS.get(dtype, 4)

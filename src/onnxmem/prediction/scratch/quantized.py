@@ -51,6 +51,48 @@ def quantized_product(kernel: Kernel) -> Scratch:
     return taking([4 * elements(kernel.output())])
 
 
+def quantized_affine(kernel: Kernel) -> Scratch:
+    """QGemm: a matrix that is turned first, and sums of 32 bits if the output has fewer."""
+    turned = []
+    if kernel.attribute("transA", 0):
+        turned.append(elements(kernel.input(0)))
+    if kernel.attribute("transB", 0) and not kernel.is_constant(3):
+        turned.append(elements(kernel.input(3)))
+    sums = [4 * elements(kernel.output())] if kernel.has_input(8) else []
+    return Scratch((*turned, *sums), before=len(turned))
+
+
+def quantized_average_pool(kernel: Kernel) -> Scratch:
+    """QLinearAveragePool: its input as floats."""
+    return taking([4 * elements(kernel.input(0))])
+
+
+def largest_in_bytes(kernel: Kernel) -> Scratch:
+    """NhwcMaxPool: for each pixel, where its window lies."""
+    window: list[int] = kernel.attribute("kernel_shape", [])
+    return taking([_POINTER * elements(window) * elements(kernel.output()[1:-1])])
+
+
+def product_of_four_bits(kernel: Kernel) -> Scratch:
+    """MatMulBnb4: its weights as floats, before there is an output."""
+    return Scratch((4 * kernel.attribute("K", 0) * kernel.attribute("N", 0),), before=1)
+
+
+def product_of_few_bits(kernel: Kernel) -> Scratch:
+    """MatMulNBits: its input in bytes, or its weights as floats where no routine takes them as they are."""
+    data, output = kernel.input(0), kernel.output()
+    depth, size = kernel.attribute("K", data[-1]), kernel.attribute("block_size", 32)
+    exact = kernel.attribute("accuracy_level", 0) != 4
+    whole = kernel.has_input(3) and kernel.dtype(3) != "uint8"
+    reordered = kernel.has_input(4)
+    if not kernel.is_constant(1) or whole or reordered or (exact and kernel.attribute("bits", 4) != 4):
+        taken = 4 * depth * kernel.attribute("N", output[-1])
+    else:
+        taken = 0 if exact else elements(data[:-1]) * -(-depth // size) * (size + 8)
+    widened = 4 * (elements(data) + elements(output)) if kernel.width(0) < 4 else 0
+    return Scratch(reserved=taken + widened)
+
+
 def _symmetric(kernel: Kernel, weights: tuple[int, ...], group: int) -> bool:
     """Whether the convolution writes bytes at once, which it can where no zero point has to be taken off the weights.
 

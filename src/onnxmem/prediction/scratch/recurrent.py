@@ -71,4 +71,4 @@ def rnn(kernel: Kernel) -> Scratch:
     """RNN: its directions run one after the other in the same buffer."""
     sizes = _Sizes(kernel, kernel.input(2)[2])
     every_step = [] if kernel.has_output(0) else [sizes.gates(1) * len(sizes.reversed)]
-    return taking([*every_step, sizes.gates(1)])
+    return taking([sizes.gates(1), *every_step])
