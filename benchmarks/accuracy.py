@@ -4,10 +4,10 @@
     python -m benchmarks.accuracy --models det zoo-unet --modes stock planned --threads 1
     python -m benchmarks.accuracy --peers PYTHON         beside them onnx-tool, tigris and onnxsim, installed there
 
-Every cell (a model at a size, in a mode, with so many threads) is measured once, in a fresh process, and kept in the
-store; predictions are always made anew, and nothing runs for them. An error is |predicted − measured| / measured. The
-total is the highest resident set of the process from its start to its end; growth is what the runs add to the loaded
-session, and counts where it is above 8 MiB. The limits are those the project has set itself.
+Every cell (a model at a size, in a mode, with so many threads) is measured once, in three fresh processes, of which the
+median counts, and kept in the store; predictions are always made anew, and nothing runs for them. An error is
+|predicted − measured| / measured. The total is the highest resident set of the process in all its life; growth
+is what the runs add to the loaded session, and counts where it is above 8 MiB. The limits are those of the project.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def predict(path: Path, cell: Cell) -> dict[str, int | None]:
     return {name: None if isinstance(value := getattr(said, name), Unknown) else value for name in FIGURES}
 
 
-def compare(store: Store, cell: Cell) -> Row:
+def compare(store: Store, cell: Cell, repeat: int) -> Row:
     """Measure (or look up) and predict one cell."""
-    truth = store.measured(cell)
+    truth = store.measured(cell, repeat)
     started = time.perf_counter()
     try:
         predicted, reason = predict(store.model(cell.sized.key), cell), ""
@@ -188,7 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--modes", nargs="+", metavar="MODE", choices=MODES, default=MODES, help="only these")
     parser.add_argument("--threads", nargs="+", type=int, metavar="N", default=[1, 2], help="default: 1 2")
     parser.add_argument("--store", type=Path, default=Path(".cache/accuracy"), help="where measurements are kept")
-    parser.add_argument("--measured", action="store_true", help="only cells that have been measured already")
+    parser.add_argument("--repeat", type=int, metavar="K", default=3, help="processes for each cell (default: 3)")
+    parser.add_argument("--measured", action="store_true", help="measure nothing: only cells that are in the store")
     parser.add_argument(
         "--peers", type=Path, metavar="PYTHON", help="ask onnx-tool, tigris and onnxsim, installed there"
     )
@@ -199,7 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_bytes(asked.output, b"")  # better to know now than after hours
     wanted = list(cells(asked.models, asked.modes, asked.threads))
     store.write_index(wanted)
-    rows = _rows(store, [cell for cell in wanted if not asked.measured or store.has(cell)])
+    repeat = 1 if asked.measured else asked.repeat
+    rows = _rows(store, [cell for cell in wanted if not asked.measured or store.has(cell)], repeat)
     parts: dict[str, list[str]] = {"Summary": summary(rows), "Furthest off": worst_cells(rows)}
     if asked.peers:
         parts |= peers.tables(store, asked.peers, [(row.cell, row.truth) for row in rows])
@@ -211,11 +213,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any("NOT met" in entry for entry in parts["Summary"]) else 0
 
 
-def _rows(store: Store, wanted: Sequence[Cell]) -> list[Row]:
+def _rows(store: Store, wanted: Sequence[Cell], repeat: int) -> list[Row]:
     rows = []
     for number, cell in enumerate(wanted, 1):
         try:
-            row = compare(store, cell)
+            row = compare(store, cell, repeat)
         except OnnxmemError as error:
             said: Any = error
         else:
