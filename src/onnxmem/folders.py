@@ -39,11 +39,15 @@ def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
             folder = Path(tempfile.mkdtemp(dir=parent, prefix=_TEMPORARY))
         except OSError as error:
             raise _no_room(parent, beside, error) from error
-        lock = os.open(folder, os.O_RDONLY)
+        # Another process may be clearing just now, and be faster than either of the next two steps.
+        try:
+            lock = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
         fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():
             break
-        os.close(lock)  # another process was clearing just now, and faster
+        os.close(lock)
     try:
         yield folder
     except OSError as error:

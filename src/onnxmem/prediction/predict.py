@@ -252,7 +252,7 @@ def mapped_bytes(weights: Weights, mode: str) -> int:
 
 
 def transient_bytes(weights: Weights, mode: str) -> int:
-    """What packing one weight takes while loading: its pages of the file, and for a saved one a copy that is dropped."""
+    """What packing one weight takes while loading: its pages of the file, and if it was saved a dropped copy."""
     if mode == "mapped":
         return 0
     largest = max(weights.packed.values(), default=0)
