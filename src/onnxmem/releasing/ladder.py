@@ -15,7 +15,7 @@ from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measure import phase_progress, with_hint, worker_task
 from onnxmem.measurement.probes import Reading
 from onnxmem.measurement.protocol import INPUTS, LOAD, STEADY_RUNS, Released
-from onnxmem.measurement.scenario import Scenario, Setting
+from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.smaps import Kind
 from onnxmem.measurement.trial import Phase, Trial, run_trial
@@ -23,6 +23,7 @@ from onnxmem.progress import OnProgress
 from onnxmem.releasing.explanation import explain_release
 from onnxmem.releasing.rungs import EXIT, RUNGS
 from onnxmem.result import Result
+from onnxmem.session.modes import Setting
 from onnxmem.unknown import Bytes, Unknown, add, combine, subtract
 
 NOTHING = Unknown("the model took no memory that could be measured")
