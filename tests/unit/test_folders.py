@@ -48,7 +48,7 @@ def test_another_process_may_clear_a_folder_before_it_is_locked(
     def cleared_at_once(**where: str) -> str:
         made.append(really(**where))
         if len(made) < 3:
-            os.rmdir(made[-1])
+            Path(made[-1]).rmdir()
         return made[-1]
 
     monkeypatch.setattr(tempfile, "mkdtemp", cleared_at_once)
