@@ -116,6 +116,6 @@ class Report:
         return f"<Report {self.title!r}: {', '.join(section.heading for section in self.sections)[:100]}>"
 
     def _repr_html_(self) -> str | None:
-        from onnxmem.report.render.notebook import fragment  # noqa: PLC0415
+        from onnxmem.report.render.to_html import result_html  # noqa: PLC0415
 
-        return fragment(self)
+        return result_html(self)

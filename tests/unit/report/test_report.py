@@ -16,11 +16,9 @@ import pytest
 
 from onnxmem.errors import UsageError
 from onnxmem.report.build import make_report, read_report
-from onnxmem.report.charts.drawings import specification
-from onnxmem.report.charts.scaling import scaling_chart
-from onnxmem.report.charts.svg import NotADrawing, embeddable
-from onnxmem.report.render.notebook import fragment
-from onnxmem.report.render.to_html import render_html
+from onnxmem.report.charts.curves import scaling_chart
+from onnxmem.report.charts.picture import NotADrawing, embeddable, specification
+from onnxmem.report.render.to_html import render_html, result_html
 from onnxmem.report.render.to_json import render_json
 from onnxmem.report.render.to_markdown import render_markdown
 from onnxmem.report.render.to_terminal import render_text
@@ -380,7 +378,7 @@ def test_all_results_are_shown_in_notebooks_and_saved_ones_read_the_same() -> No
         document = getattr(samples, kind)()
         saved = json.loads(json.dumps(document))
         assert make_report([document]) == make_report([saved])
-        assert "<table" in (fragment(document) or "")
+        assert "<table" in (result_html(document) or "")
 
 
 @pytest.mark.parametrize(("verdict", "words"), [("winner", "59.9% less"), ("undecided", "undecided")])

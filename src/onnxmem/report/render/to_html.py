@@ -10,11 +10,10 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from onnxmem.errors import missing_extra
+from onnxmem.errors import RuntimeUnsupported, missing_extra
+from onnxmem.report.build import make_report
 from onnxmem.report.charts import theme
-from onnxmem.report.charts.drawings import NARROW, specification
-from onnxmem.report.charts.picture import spec_svg
-from onnxmem.report.charts.svg import embeddable
+from onnxmem.report.charts.picture import NARROW, embeddable, spec_svg, specification
 from onnxmem.report.report import Chart, Report
 
 if TYPE_CHECKING:
@@ -27,22 +26,37 @@ _fragments = itertools.count(1)
 
 def render_html(report: Report, *, fragment: bool = False) -> str:
     """One page with everything in it; with `fragment`, without the page around it."""
-    template = page_template()
+    page_template()  # an error of its own, before a chart's
     prefix = f"onnxmem-{next(_fragments)}-" if fragment else "section-"
     pictures = [
         [_picture(chart, f"{prefix}{number}-{k}-") for k, chart in enumerate(section.charts)]
         for number, section in enumerate(report.sections, start=1)
     ]
-    return template.render(
-        report=report,
-        pictures=pictures,
-        style=_style(),
-        script=_script(),
-        script_hash=f"sha256-{b64encode(sha256(_script().encode()).digest()).decode()}",
-        version=version("onnxmem"),
-        fragment=fragment,
-        prefix=prefix,
-    )
+    return _page(report, pictures=pictures, fragment=fragment, prefix=prefix)
+
+
+def picture_page(spec: dict[str, Any]) -> str:
+    """One chart as a page of its own, with the tools of the map if it is one."""
+    from markupsafe import Markup  # noqa: PLC0415
+
+    title = spec.get("title") or {}
+    heading = str(title.get("text", "") if isinstance(title, dict) else title) or "onnxmem"
+    picture = Markup(embeddable(spec_svg(spec), "picture-"))
+    return _page(Report(heading, ()), picture=picture, alt=spec.get("description", heading), fragment=False)
+
+
+def result_html(result: Any) -> str | None:
+    """A report or a result as notebooks show it; None without the extra, and they show text instead."""
+    try:
+        return render_html(result if isinstance(result, Report) else make_report([result]), fragment=True)
+    except RuntimeUnsupported:
+        return None
+
+
+def _page(report: Report, **more: Any) -> str:
+    script_hash = f"sha256-{b64encode(sha256(_script().encode()).digest()).decode()}"
+    common = {"style": _style(), "script": _script(), "script_hash": script_hash, "version": version("onnxmem")}
+    return page_template().render(report=report, **{"picture": None, **common, **more})
 
 
 def page_template() -> Template:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from onnxmem.report.cells import UNKNOWN, Document, known, listed, number, percent, seconds, size, times, words
 from onnxmem.report.cells import shape as shape_text
-from onnxmem.report.charts.scaling import is_curve, summary
+from onnxmem.report.charts.curves import is_curve, summary
 from onnxmem.report.report import NOT_KNOWN, Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_machine, few, shapes_text
 from onnxmem.units import format_bytes, format_count, format_percent

@@ -11,8 +11,10 @@ import pytest
 from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.report.charts import picture
+from onnxmem.report.charts.bars import strategies
 from onnxmem.report.charts.memory_map import memory_map
-from onnxmem.report.charts.picture import save_chart
+from onnxmem.report.save import save_chart
+from tests.unit.report import samples
 
 
 class Elements(HTMLParser):
@@ -76,15 +78,20 @@ def test_hostile_names_stay_text(hostile: Plan, tmp_path: Path) -> None:
     assert drawn <= {"svg", "style", "rect", "g", "path", "line", "text", "title", "tspan"}
     assert any(evil in (element.text or "") for element in svg.iter())
     page = Elements((tmp_path / "map.html").read_text())
-    assert " ".join(page.tags) == "html head meta meta meta meta title style script body div script"
+    outside = [tag for tag in page.tags if tag not in ("g", "path", "rect", "text", "tspan", "title", "line")]
+    assert " ".join(outside) == "html head meta meta meta meta meta style body figure div div svg script"
     assert "onerror" not in page.attributes
 
 
-def test_the_page_needs_nothing_else(unet: Plan, tmp_path: Path) -> None:
+def test_the_page_is_light_and_needs_nothing_else(unet: Plan, tmp_path: Path) -> None:
     save_chart(memory_map(unet), tmp_path / "map.html")
-    page = Elements((tmp_path / "map.html").read_text())
+    text = (tmp_path / "map.html").read_text()
+    page = Elements(text)
     assert not {"src", "href"} & set(page.attributes)
-    assert "default-src 'none'" in (tmp_path / "map.html").read_text()
+    assert "default-src 'none'" in text and "unsafe-eval" not in text
+    assert len(text) < 100_000 and 'class="picture map"' in text
+    save_chart(strategies(samples.estimate()["activations"]), tmp_path / "bars.html")
+    assert 'class="picture"' in (tmp_path / "bars.html").read_text()
 
 
 def test_the_svg_follows_light_and_dark(unet: Plan) -> None:
