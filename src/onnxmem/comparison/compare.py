@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from onnxmem.comparison.advice import HEADROOM, Advice, advise, smallest
+from onnxmem.comparison.advice import HEADROOM, Advice, advise, smallest, try_mode, try_order
 from onnxmem.comparison.candidate import Candidate, parse_candidates
 from onnxmem.comparison.comparison import Comparison
 from onnxmem.comparison.parity import TOLERANCE, Parity, judge_parity, read_outputs
@@ -16,7 +16,6 @@ from onnxmem.comparison.rows import undecided_sizes
 from onnxmem.comparison.sizes import OpenShape, Request, Size, make_sizes
 from onnxmem.comparison.trials import CandidateTrials, Conditions, Schedule, prepare
 from onnxmem.comparison.twins import export_twin, twin_path
-from onnxmem.comparison.what_if import try_mode, try_order
 from onnxmem.deadline import Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
@@ -131,13 +130,22 @@ def _twins(
     everyone: list[CandidateTrials], sizes: Sequence[Size], folder: Path, progress: OnProgress
 ) -> dict[str, str]:
     """Make the ONNX twin of each PyTorch candidate, and let it take part."""
+    exported = [trials for trials in everyone if trials.failure is None and _exportable(trials.candidate)]
+    targets = {trials.candidate.name: twin_path(trials.candidate, folder) for trials in exported}
+    read = {file.resolve() for trials in everyone for file in trials.files}
+    for name, target in targets.items():
+        # Where PyTorch puts the weights of a large model is the twin's file, too.
+        for file in (target, target.with_name(f"{target.name}.data")):
+            if file.resolve() in read:
+                what = f"the ONNX twin of '{name}' would overwrite '{file}', which is compared, too"
+                raise UsageError(what, hint="export to another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder '{folder}': {error.strerror}") from error
     twins: dict[str, str] = {}
-    for original in [trials for trials in everyone if trials.failure is None and _exportable(trials.candidate)]:
-        target = twin_path(original.candidate, folder)
+    for original in exported:
+        target = targets[original.candidate.name]
         progress(Progress(f"exporting {original.candidate.name}"))
         try:
             twin = export_twin(original.candidate, sizes, target)

@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from onnxmem.comparison.advice import Advice
-from onnxmem.comparison.figure import Figure
 from onnxmem.comparison.fits import Fit, fit
 from onnxmem.comparison.parity import Parity
-from onnxmem.comparison.result import CandidateResult
+from onnxmem.comparison.result import CandidateResult, Figure
 from onnxmem.comparison.rows import Row, make_rows
 from onnxmem.comparison.sizes import InputSize
 from onnxmem.comparison.trials import Conditions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +93,7 @@ class Section:
     """How it came about, in paragraphs."""
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     alarm: bool = False
     """The summary is bad news: a crash, a plan that does not fit, answers that differ."""
     source: Document | None = None

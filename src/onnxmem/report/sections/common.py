@@ -10,7 +10,6 @@ from onnxmem.report.cells import Document, count, name, number, percent, shape, 
 from onnxmem.report.report import Cell, Chart, Table
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
-_NOTES = 14
 _INPUTS = 4
 # Options of one verb that the next one needs too, so that both are about the same run.
 _KEPT = ("--shape", "--dim", "--inputs", "--range")
@@ -180,11 +179,3 @@ def memory_map(document: Document, peak: str, verdict: str) -> tuple[Chart, ...]
 def of_limit(peak: int | float | None, limit: int | float) -> str:
     """How much of a limit a peak takes."""
     return "" if peak is None or not limit else f"the peak is {percent({'part': peak / limit}, 'part').text} of it"
-
-
-def few(notes: Iterable[str]) -> tuple[str, ...]:
-    """Notes without repetitions, and not more than anyone would read."""
-    unique = [note for note in dict.fromkeys(notes) if note]
-    if len(unique) <= _NOTES:
-        return tuple(unique)
-    return (*unique[:_NOTES], f"… and {len(unique) - _NOTES} more; the JSON has them all.")

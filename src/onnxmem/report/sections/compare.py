@@ -8,7 +8,7 @@ from onnxmem.report.cells import UNKNOWN, Document, known, listed, number, perce
 from onnxmem.report.cells import shape as shape_text
 from onnxmem.report.charts.curves import is_curve, summary
 from onnxmem.report.report import NOT_KNOWN, Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_machine, few, shapes_text
+from onnxmem.report.sections.common import about_machine, shapes_text
 from onnxmem.units import format_bytes, format_count, format_percent
 
 _FEW, _SHORT, _FACTS, _ACTIONS = 3, 14, 4, 3
@@ -32,16 +32,10 @@ def section(document: Document) -> Section:
         actions=tuple(Action(words(each["text"], 600)) for each in actions[:_ACTIONS]),
         story=tuple(words(each["text"], 600) for each in advice if each not in actions[:_ACTIONS]),
         charts=_charts(document),
-        tables=tuple(table for table in tables if table.rows),
-        notes=few(_notes(document)),
+        tables=tables,
+        notes=_notes(document),
         alarm=bool(alarm) or not _measured(candidates),
-        source=document,
     )
-
-
-def has_figures(document: Document) -> bool:
-    """Whether there is anything to draw."""
-    return bool(_measured(document["candidates"]))
 
 
 def short_names(candidates: list[Document]) -> dict[str, str]:

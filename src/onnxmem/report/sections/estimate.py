@@ -10,7 +10,6 @@ from onnxmem.report.sections.common import (
     about_inputs,
     about_order,
     command,
-    few,
     figures,
     memory_map,
     model,
@@ -41,9 +40,8 @@ def section(document: Document) -> Section:
         facts=_facts(document, best),
         actions=_actions(document, best),
         charts=_charts(document, best),
-        tables=tuple(table for table in _tables(document) if table.rows),
-        notes=few(_notes(document)),
-        source=document,
+        tables=_tables(document),
+        notes=_notes(document),
     )
 
 

@@ -1,4 +1,4 @@
-"""The section on a plan: how small the buffers can be packed, and how good that is."""
+"""The sections on a plan, how small buffers can be packed and how good that is, and on a trace: what a run asks for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from onnxmem.report.sections.common import (
     about_inputs,
     about_order,
     command,
-    few,
     memory_map,
     model,
     of_limit,
@@ -36,9 +35,8 @@ def section(document: Document) -> Section:
         actions=_actions(document),
         charts=memory_map(document, known(document, "peak_bytes"), verdict(document)),
         tables=_tables(document),
-        notes=few(_notes(document)),
+        notes=_notes(document),
         alarm=not fits,
-        source=document,
     )
 
 
@@ -93,3 +91,23 @@ def _notes(document: Document) -> list[str]:
     if document.get("placement_note"):
         notes.append(sentence(document["placement_note"]))
     return notes
+
+
+def trace_section(document: Document) -> Section:
+    """`onnxmem.trace/1`."""
+    buffers, steps = format_count(document["buffers"], "buffer"), format_count(document["steps"], "step")
+    alive = known(document, "lower_bound_bytes")
+    return Section(
+        f"Trace of {model(document)}",
+        f"One run asked for {buffers}; at most {alive} were in use at once.",
+        facts=(
+            Fact("in use at once", size(document, "lower_bound_bytes"), "at most; no plan can take less"),
+            Fact("all buffers", size(document, "total_bytes"), f"{buffers} over {steps}, if none were ever reused"),
+            Fact("outputs", size(document, "output_bytes"), "outlive the run"),
+        ),
+        actions=(
+            Action("Run it inside a plan of these buffers", command=command(document, "measure", "--mode", "planned")),
+            Action("Save the buffers, to plan them elsewhere", command=command(document, "trace", "-o", "trace.csv")),
+        ),
+        notes=about_inputs(document),
+    )
