@@ -57,7 +57,7 @@ def test_a_twin_does_not_overwrite_a_candidate_of_its_name(tmp_path: Path) -> No
     onnx.save(build("unet", channels=2), tmp_path / "net_make.onnx")
     (tmp_path / "net.py").write_text("def make(): ...")
     before = (tmp_path / "net_make.onnx").read_bytes()
-    candidates = [tmp_path / "net_make.onnx", f"{tmp_path}/net.py:make"]
+    candidates = [f"{tmp_path}/net_make.onnx", f"{tmp_path}/net.py:make"]
     with pytest.raises(UsageError, match=r"twin of 'net.py:make' would overwrite '.*net_make.onnx'") as refused:
         compare(candidates, shapes={"image": (1, 3, 64, 64)}, export=tmp_path)
     assert refused.value.exit_code == 2 and refused.value.hint == "export to another folder"

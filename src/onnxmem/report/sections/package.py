@@ -1,4 +1,4 @@
-"""The sections on a package, what was packed, for which CPU, and how to load it; and on a model in another form."""
+"""The sections on a package, what was packed, for which CPU, and how to load it; and on models that were written."""
 
 from __future__ import annotations
 
@@ -74,4 +74,20 @@ def conversion_section(document: Document) -> Section:
         facts=(Fact("written", total, ", ".join(words(PurePath(file["path"]).name, 60) for file in files)),),
         actions=(Action("Measure what it takes", command=f"onnxmem measure {first}"),) if files else (),
         tables=(Table("Files", ("file", "size"), tuple((name(f["path"], 200), size(f, "bytes")) for f in files)),),
+    )
+
+
+def zoo_section(document: Document) -> Section:
+    """`onnxmem.zoo/1`: the networks there are, or the one that was written."""
+    if "models" not in document:
+        path = words(document["path"], 200)
+        summary = f"{path} holds {words(document['model'], 40)} with random weights: {known(document, 'bytes')}."
+        estimate = Action("Estimate what it takes", command=f"onnxmem estimate {path}")
+        return Section(f"{model(document)}, from the zoo", summary, actions=(estimate,))
+    rows = tuple((Cell(words(each["name"], 40)), Cell(words(each["about"], 120))) for each in document["models"])
+    return Section(
+        "The zoo",
+        f"{format_count(len(rows), 'classic network')} with random weights, at any batch and size.",
+        actions=(Action("Write one of them", command="onnxmem zoo NAME -o MODEL.onnx"),),
+        tables=(Table("Networks", ("name", "what it is"), rows),),
     )
