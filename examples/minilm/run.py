@@ -14,7 +14,7 @@ from minilm import model_folder
 from rich.console import Console
 
 from onnxmem import compare
-from onnxmem.comparison.comparison import Comparison
+from onnxmem.comparison.compare import Comparison
 from onnxmem.report.build import make_report
 from onnxmem.report.charts.curves import scaling_chart
 from onnxmem.report.render.to_terminal import render_terminal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxmem.comparison.comparison import Comparison
+from onnxmem.comparison.compare import Comparison
 from onnxmem.comparison.parity import Parity
 from onnxmem.comparison.result import AtSize, CandidateResult, Figure, Part
 from onnxmem.comparison.sizes import InputSize

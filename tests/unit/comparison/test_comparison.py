@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxmem.comparison.compare import compare
-from onnxmem.comparison.comparison import Comparison
+from onnxmem.comparison.compare import Comparison, compare
 from onnxmem.comparison.parity import Difference, Parity
 from onnxmem.comparison.result import Figure, figure
 from onnxmem.errors import UsageError

@@ -10,7 +10,7 @@ from onnxmem.errors import UsageError
 from onnxmem.report.cells import words
 from onnxmem.report.report import Document, Section
 
-BUILDERS = {"estimate": "estimate:section", "plan": "plan:section", "trace": "plan:trace_section",
+BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "trace": "plan:trace_section",
             "measure": "measure:section", "release": "release:section", "track": "release:track_section",
             "demonstrate": "release:demonstration_section", "share": "share:section", "compare": "compare:section",
             "package": "package:section", "convert": "package:conversion_section",
