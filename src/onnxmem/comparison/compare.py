@@ -149,7 +149,7 @@ def compare(
         # Looked at after twice as many rounds, not after each: the more often one looks, the more often chance decides.
         while done < limit and (undecided := undecided_sizes(comparison.rows, made)):
             before, done = done, min(2 * done, limit)
-            schedule.run_more(undecided, range(before, done))
+            schedule.run(undecided, range(before, done))
             comparison = replace(comparison, candidates=_results(everyone, made))
         return replace(comparison, advice=_advice(comparison, schedule, made, headroom, tried=advice))
 

@@ -38,7 +38,7 @@ def memory_map(
     """
     canvas = Canvas.of(width, plan.problem.capacity, "capacity")
     parts = _Map(canvas, plan, buffers.details_of(plan, placement)) if plan.peak else None
-    views = parts.views() if parts else [_message(canvas, plan.problem)]
+    views = parts.views() if parts else [_message(canvas, buffers.nothing_to_draw(plan))]
     chart = canvas.alt.vconcat(*views, spacing=10)
     drawn = canvas.finish(chart, title or "Memory map", summary(plan))
     if parts:
@@ -65,10 +65,7 @@ def summary(plan: Plan) -> list[str]:
     """The plan in two lines: what it reached, and out of what."""
     problem = plan.problem
     strategy = f"strategy {printable(plan.strategy)}: " if plan.strategy else ""
-    bound = format_bytes(plan.proven_bound)
-    # A gap that rounds to nothing is still not optimal.
-    above = f"{plan.gap:.1%}" if plan.gap >= 0.001 else f"{plan.peak - plan.proven_bound:,} bytes"
-    verdict = "equal to the lower bound: optimal" if plan.optimal else f"{above} above the lower bound {bound}"
+    verdict = "equal to the lower bound: optimal" if plan.optimal else buffers.distance(plan)
     steps = int(problem.uppers.max()) - int(problem.lowers.min()) if len(problem) else 0
     reuse = f", {format_bytes(problem.total)} without reuse" if len(problem) else ""
     first = f"{strategy}peak {format_bytes(plan.peak)}, {verdict}"
@@ -77,8 +74,7 @@ def summary(plan: Plan) -> list[str]:
     return [first, f"{format_count(len(problem), 'buffer')} over {format_count(steps, 'step')}{reuse}"]
 
 
-def _message(canvas: Canvas, problem: Problem) -> Any:
-    text = "all buffers are empty: no memory is needed" if len(problem) else "no buffers: there is nothing to place"
+def _message(canvas: Canvas, text: str) -> Any:
     value = canvas.alt.value
     place = {"x": value(canvas.width / 2), "y": value(HEIGHT / 2), "text": value(text)}
     written = canvas.text([{}], color=LIGHT.muted, fontSize=15).encode(**place)

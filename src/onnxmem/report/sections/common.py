@@ -64,11 +64,13 @@ def about_inputs(document: Document) -> list[str]:
         parts.append(f"{words(key, 40)} {shape(facts.get('shape'))}{dtype}{how}")
     more = f" and {len(inputs) - _INPUTS} more" if len(inputs) > _INPUTS else ""
     lines = [f"Inputs: {', '.join(parts)}{more}."] if parts else []
-    assumed = (document.get("dims") or {}).get("assumed") or {}
-    if assumed:
-        pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
-        lines.append(f"Assumed: {pairs}. Set it with --dim or --shape.")
-    return lines
+    return [*lines, *about_assumed((document.get("dims") or {}).get("assumed") or {})]
+
+
+def about_assumed(assumed: Document) -> list[str]:
+    """Which dimensions were left open, and the numbers that were used for them."""
+    pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
+    return [f"Assumed: {pairs}. Set it with --dim or --shape."] if pairs else []
 
 
 def about_machine(document: Document) -> list[str]:
