@@ -50,9 +50,9 @@ def scaling_chart(comparison: Document, *, title: str = "", width: int = WIDTH) 
         layers.append(line.encode(x=x, y=y, color=colour, detail="name:N"))
     rule = canvas.rows(spreads).mark_rule(strokeWidth=2, aria=False)
     layers.append(rule.encode(x=x, y="low:Q", y2="high:Q", color=colour))
-    dots = canvas.rows(points).mark_point(filled=True, size=60, opacity=1, aria=False)
+    dots = canvas.rows(points).mark_point(filled=True, size=60, opacity=1)
     shape = alt.Shape("name:N", scale=shapes, legend=key)
-    layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=["name:N", "size:N", "text:N"]))
+    layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, description="hover:N"))
     # Beside its last point, each line's number in the legend.
     last = {row["name"]: row for row in sorted(points, key=lambda row: row["x"])}
     numbers = [{**row, "text": name.partition(".")[0]} for name, row in last.items()]
@@ -125,8 +125,8 @@ def _points(comparison: Document, shown: dict[str, str]) -> tuple[list[Row], lis
             low, high = (point.get("spread") or {}).get("peak_rss_bytes") or (middle, middle)
             same = {"x": point["elements"], "name": shown[candidate["name"]]}
             spreads.append({**same, "low": low, "high": max(high, middle)})
-            points.append({**same, "y": middle, "size": printable(str(point.get("size", ""))),
-                           "text": format_bytes(middle)})  # fmt: skip
+            at = printable(str(point.get("size", "")))
+            points.append({**same, "y": middle, "hover": f"{same['name']} at {at}: {format_bytes(middle)}"})
     return spreads, points
 
 
@@ -143,10 +143,11 @@ def share_chart(document: Document, *, width: int = 620) -> Picture:
     x = canvas.scale("x:Q", max(counts, default=1), title="workers", values=counts, format="d", grid=False)
     y = canvas.scale("y:Q", top / factor, title=f"total PSS ({unit})", tickCount=6)
     rows = [
-        {"mode": mode, "x": count, "y": value / factor, "total": format_bytes(value)}
+        {"mode": mode, "x": count, "y": value / factor,
+         "hover": f"{mode}, {format_count(count, 'worker')}: {format_bytes(value)}"}
         for mode, points in lines.items()
         for count, value in points
-    ]
+    ]  # fmt: skip
     modes = [mode for mode in lines if mode != FLOOR]
     # The baseline is what everybody has, and the one to get away from.
     colours = {mode: LIGHT.peak if mode in ("stock", "ort") else LINES[k % 6] for k, mode in enumerate(modes)}
@@ -155,20 +156,20 @@ def share_chart(document: Document, *, width: int = 620) -> Picture:
     dashes = alt.Scale(domain=domain, range=[[*DASHES[k % 6]] for k in range(len(modes))] + [[2, 4]])
     shapes = alt.Scale(domain=domain, range=[SHAPES[k % 6] for k in range(len(modes))] + ["triangle-right"])
     place = {"x": x, "y": y, "color": canvas.colour("mode", colours, legend=False)}
-    dots = {"filled": True, "size": 65, "opacity": 1, "aria": False}
+    dots = {"filled": True, "size": 65, "opacity": 1}
     layers = [
         canvas.rows(rows)
         .mark_line(strokeWidth=2.2, aria=False)
         .encode(**place, strokeDash=alt.StrokeDash("mode:N", scale=dashes, legend=None)),
         canvas.rows(rows)
         .mark_point(**dots)
-        .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), tooltip=["mode:N", "x:Q", "total:N"]),
+        .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), description="hover:N"),
     ]
     # Each line's name and last value in the right margin, moved apart where lines end together, behind its marker.
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
     for (value, mode), height in zip(ends, spread([v / top * _HIGH for v, _ in ends], 16, _HIGH), strict=True):
         at, shape = alt.value(_HIGH - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
-        key = canvas.rows([{}]).mark_point(shape=shape, color=colours[mode], **dots)
+        key = canvas.rows([{}]).mark_point(shape=shape, color=colours[mode], aria=False, **dots)
         text = canvas.text([{}], align="left", baseline="middle", dx=24, fontSize=12)
         layers.append(key.encode(x=alt.value(width + 16), y=at))
         layers.append(text.encode(x=alt.value(width), y=at, text=alt.value(f"{mode}  {format_bytes(value)}")))

@@ -29,7 +29,7 @@ NARROW = {"peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 21
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 # As Vega writes what has a description. It escapes names, and what is escaped for an attribute is for an element, too.
-_DESCRIBED = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"([^>]*?)/>')
+_DESCRIBED = r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="{}"([^>]*?)/>'
 _SPACE = "{http://www.w3.org/2000/svg}"
 _TAGS = {"svg", "g", "path", "text", "title", "tspan", "rect", "line", "circle", "defs", "clipPath"}
 _ID = re.compile(r'\b(id="|url\(#)')
@@ -77,8 +77,11 @@ def chart_svg(chart: Picture) -> str:
 
 
 def spec_svg(spec: dict[str, Any]) -> str:
-    """A chart's specification as plain SVG; what describes a rectangle becomes its title, which browsers show."""
-    return _DESCRIBED.sub(r'<path class="buffer"\2><title>\1</title></path>', _convert("svg", spec))
+    """A chart's specification as plain SVG; what describes a rectangle or point becomes its title: browsers show it."""
+    svg: str = _convert("svg", spec)
+    for mark, kind in (("rect mark", "buffer"), ("point", "point")):
+        svg = re.sub(_DESCRIBED.format(mark), rf'<path class="{kind}"\2><title>\1</title></path>', svg)
+    return svg
 
 
 def _convert(form: str, spec: dict[str, Any], **more: Any) -> Any:

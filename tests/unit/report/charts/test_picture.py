@@ -12,6 +12,7 @@ from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.report.charts import picture
 from onnxmem.report.charts.bars import strategies
+from onnxmem.report.charts.curves import scaling_chart, share_chart
 from onnxmem.report.charts.memory_map import memory_map
 from onnxmem.report.save import save_chart
 from tests.unit.report import samples
@@ -107,3 +108,11 @@ def test_without_the_converter_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(RuntimeUnsupported, match="vl-convert-python"):
         save_chart(memory_map(unet), tmp_path / "map.svg")
+
+
+def test_points_of_curves_say_what_they_are_without_a_script() -> None:
+    sizes, workers = (
+        picture.chart_svg(chart) for chart in (scaling_chart(samples.compare()), share_chart(samples.share()))
+    )
+    assert "<title>1. model.onnx at 512: 80.2 MiB</title>" in sizes
+    assert "<title>stock, 2 workers: 180.0 MiB</title>" in workers
