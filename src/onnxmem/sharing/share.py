@@ -17,8 +17,8 @@ from onnxmem.measurement.measure import worker_task
 from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
+from onnxmem.packing.blobs import describe_weights
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
-from onnxmem.packing.contents import describe_weights
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.session.modes import Mode, Setting, check_version, find_mode
 from onnxmem.session.package import is_package, open_package

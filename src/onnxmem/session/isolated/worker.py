@@ -14,10 +14,8 @@ from contextlib import suppress
 from typing import Any
 
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
-from onnxmem.session.isolated.channel import Channel, Gone
-from onnxmem.session.isolated.messages import Call, Failed, Load, Loaded, Returned
-from onnxmem.session.isolated.slots import Slot
-from onnxmem.session.isolated.wire import Parcel, unpack
+from onnxmem.session.isolated.channel import Call, Channel, Failed, Gone, Load, Loaded, Returned
+from onnxmem.session.isolated.wire import Parcel, Slot, unpack
 from onnxmem.session.options import set_attributes
 from onnxmem.session.trim import trim
 
