@@ -31,6 +31,7 @@ LAYERS = [
     {"estimation"},
     {"torch", "packing"},
     {"releasing", "comparison", "sharing"},
+    {"fitting"},
     {"report"},
     {"cli", "app"},
     {"__main__"},

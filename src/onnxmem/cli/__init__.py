@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import compare, convert, demo, estimate, measure, pack, plan, release, report, share, trace, zoo
+from onnxmem.cli import compare, convert, demo, estimate, fit, measure, pack, plan, release, report, share, trace, zoo
 from onnxmem.cli.console import tell
 from onnxmem.cli.groups import end_on_sigterm, interruptible, spread
 from onnxmem.errors import OnnxmemError
@@ -26,6 +26,7 @@ for verb in (
     demo.demo,
     estimate.estimate,
     plan.plan,
+    fit.fit,
     measure.measure,
     trace.trace,
     release.release,
