@@ -20,7 +20,7 @@ from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
-from onnxmem.model.optimize import LEVELS, has_any_order, in_default_order, node_numbers, optimize
+from onnxmem.model.optimize import LEVELS, node_numbers, optimize, sort_by_chance, sort_by_numbers
 from onnxmem.model.shapes import Inferred, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
 from onnxmem.model.weights import is_constant, read_weights
@@ -122,9 +122,9 @@ class Model:
         key = (level, tuple(sorted(fixed.items())))
         if key not in self._cache:
             optimized = optimize(self.proto, self.folder, level, fixed)
-            if has_any_order(optimized):
+            if not sort_by_chance(optimized):
                 with suppress(RuntimeUnsupported):  # too large to be numbered: any of its orders will do
-                    optimized = in_default_order(optimized, self._numbers(level, fixed))
+                    sort_by_numbers(optimized, self._numbers(level, fixed))
             self._cache[key] = optimized
         return self._cache[key]
 
