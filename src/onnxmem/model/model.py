@@ -44,7 +44,7 @@ class Model:
     def open(cls, path: str | PathLike[str]) -> Model:
         """Read and check a model file."""
         path = Path(path)
-        proto = load_proto(path)
+        proto = load_proto(path, light=True)
         return cls(path.name, proto, path.parent, path.stat().st_size)
 
     @classmethod

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.folders import temporary_folder
 from onnxmem.model.dtypes import tensor_bytes
-from onnxmem.model.external import read_external
+from onnxmem.model.external import make_external, read_external
 from onnxmem.model.graph import backwards_from, leaves_of
 from onnxmem.model.load import node_reads, subgraphs_of
 from onnxmem.model.weights import constant_value, is_constant
+from onnxmem.model.wire import without_weights
 
 LEVELS = ("disabled", "basic", "extended", "layout", "all")
 
@@ -49,7 +51,7 @@ def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tu
         source, target = temporary / "skeleton.onnx", temporary / "optimized.onnx"
         write_skeleton(model, folder, source, fixed, marked=True)
         _run_optimizer(source, target, level)
-        optimized = onnx.load_model(target, load_external_data=False)
+        optimized = onnx.load_model_from_string(without_weights(target))
     for node in optimized.graph.node:
         if _made_in_any_order(node):
             node.name = ""  # it ends in a number that is another one each time
@@ -152,11 +154,11 @@ def node_numbers(model: ModelProto, folder: Path, level: str, fixed: Mapping[str
         source, target = temporary / "skeleton.onnx", temporary / "optimized.ort"
         write_skeleton(model, folder, source, fixed)
         _run_optimizer(source, target, level, ort_format=True)
-        content = InferenceSession.InferenceSession.GetRootAsInferenceSession(bytearray(target.read_bytes()), 0)
-    graph = content.Model().Graph()
-    nodes = [graph.Nodes(position) for position in range(graph.NodesLength())]
-    numbers = {_first_output(node): int(node.Index()) for node in nodes}
-    by_chance = sorted(_first_output(node) for node in nodes if (node.OpType() or b"").decode() == _REORDERING)
+        with target.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            graph = InferenceSession.InferenceSession.GetRootAsInferenceSession(content, 0).Model().Graph()
+            nodes = [graph.Nodes(position) for position in range(graph.NodesLength())]
+            numbers = {_first_output(node): int(node.Index()) for node in nodes}
+            by_chance = sorted(_first_output(node) for node in nodes if (node.OpType() or b"").decode() == _REORDERING)
     return numbers | dict(zip(by_chance, sorted(numbers[name] for name in by_chance), strict=True))
 
 
@@ -306,7 +308,5 @@ def _without_tensors(model: ModelProto) -> ModelProto:
 
 def _zeros(tensor: TensorProto, size: int) -> TensorProto:
     stand_in = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    stand_in.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", _ZEROS), ("offset", "0"), ("length", str(size))):
-        stand_in.external_data.add(key=key, value=value)
+    make_external(stand_in, _ZEROS, 0, size)
     return stand_in

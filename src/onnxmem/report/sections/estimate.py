@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, size, words
+from collections.abc import Sequence
+
+from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, size, text, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import (
     Columns,
@@ -118,8 +120,19 @@ def _tables(document: Document) -> tuple[Table, ...]:
         tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
                 peak["tensors"][:_SHOWN]),
         tensors("Largest tensors", (activations.get("largest") or ())[:_SHOWN]),
+        _in_dimensions(activations.get("largest") or ()),
         *unknown_tensors(activations["unknown"]),
     )  # fmt: skip
+
+
+def _in_dimensions(tensors: Sequence[Document]) -> Table:
+    """Shapes and sizes in the model's own dimensions, where some were left open."""
+    rows = tuple(
+        (name(row["name"]), Cell(words(f"[{', '.join(map(str, row['symbolic_shape']))}]")), text(row, "symbolic_bytes"))
+        for row in tensors[:_SHOWN]
+        if row.get("symbolic_shape") is not None
+    )
+    return Table("Largest tensors for any size", ("tensor", "shape", "bytes"), rows)
 
 
 def _formula(document: Document) -> list[Table]:
