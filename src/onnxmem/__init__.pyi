@@ -1,8 +1,8 @@
 """All public names, each with its home: type checkers read this file, and so does `__init__.py`."""
 
 from onnxmem.comparison.best import load_best as load_best
+from onnxmem.comparison.compare import Comparison as Comparison
 from onnxmem.comparison.compare import compare as compare
-from onnxmem.comparison.comparison import Comparison as Comparison
 from onnxmem.errors import BudgetExceeded as BudgetExceeded
 from onnxmem.errors import ExternalDataError as ExternalDataError
 from onnxmem.errors import MissingDependency as MissingDependency

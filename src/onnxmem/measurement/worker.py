@@ -31,11 +31,11 @@ class _Stopped(Exception):
 class Worker:
     """One trial: start, import, inputs, load, first run, steady runs, release, trim."""
 
-    def __init__(self, task: Task, spawned: float, out: int) -> None:
-        self.task, self.spawned, self.out = task, spawned, out
+    def __init__(self, task: Task, out: int) -> None:
+        self.task, self.out = task, out
 
     def send(self, message: Message) -> None:
-        os.write(self.out, protocol.encode(message))
+        os.write(self.out, protocol.encode(message) + b"\n")
 
     def border(self, message: Message) -> None:
         """Tell the parent, and wait while it looks. If it is gone there is nobody to work for."""
@@ -62,7 +62,7 @@ class Worker:
     def run(self) -> None:
         self.border(protocol.Begin(protocol.START))
         self.send(protocol.Started(_BEFORE))
-        self.border(protocol.End(protocol.START, time.monotonic() - self.spawned))
+        self.border(protocol.End(protocol.START, time.monotonic() - self.task.spawned))
         self.phase(protocol.IMPORT, self.import_runtime)
         self.send(self.imported())
         self.phase(protocol.INPUTS, self.read_inputs)
@@ -87,7 +87,8 @@ class Worker:
         first = self.digest()
         for _ in range(self.task.rounds):
             self.phase(protocol.STEADY_RUNS, lambda: self.run_model(self.task.runs))
-        self.send(protocol.Outputs([first, self.digest()], self.shapes()))
+        shapes = {name: list(getattr(value, "shape", ())) for name, _, value in self.named_outputs()}
+        self.send(protocol.Outputs([first, self.digest()], shapes, self.output_bytes()))
         if self.task.save is not None:
             self.send(self.save_outputs(self.task.save))
         if self.task.profile:
@@ -156,40 +157,33 @@ class Worker:
         total = self.sha256()
         for name, kind, value in self.named_outputs():
             total.update(f"{name}\0{kind}\0{getattr(value, 'shape', '')}\0".encode())
-            if isinstance(value, self.numpy.ndarray) and value.dtype != object:
+            if self.is_plain(value):
                 total.update(self.numpy.ascontiguousarray(value).reshape(-1).view(self.numpy.uint8).data)
             else:
                 total.update(repr(value.tolist() if hasattr(value, "tolist") else value).encode())
         return str(total.hexdigest())
 
     def planned(self) -> Message:
-        memory = self.session.memory
+        memory = self.session.memory.document()
+        notes = [shape["reason"] for shape in memory["shapes"] if shape["reason"]]
+        said = {**memory, "reason": memory["reason"] or None, "loaded_mode": self.session.loaded_mode, "notes": notes}
+        return protocol.Planned(*(said[name] for name in protocol.Planned._fields))
 
-        def number(value: object) -> int | None:
-            return value if isinstance(value, int) else None
+    def output_bytes(self) -> int | None:
+        """What the outputs take together; a sequence is a list of arrays."""
+        values = [value for _, _, value in self.named_outputs()]
+        arrays = [part for value in values for part in (value if isinstance(value, list) else [value])]
+        return sum(array.nbytes for array in arrays) if all(map(self.is_plain, arrays)) else None
 
-        return protocol.Planned(
-            loaded_mode=self.session.loaded_mode,
-            reason=memory.reason or None,
-            arena_bytes=number(memory.arena_bytes),
-            plan_bytes=number(memory.plan_bytes),
-            lower_bound_bytes=number(memory.bound_bytes),
-            runs_recorded=memory.runs_recorded,
-            runs_replayed=memory.runs_replayed,
-            runs_deviated=memory.runs_deviated,
-            runs_from_heap=memory.runs_from_heap,
-            notes=[shape.reason for shape in memory.shapes if shape.reason],
-        )
-
-    def shapes(self) -> dict[str, list[int]]:
-        return {name: list(getattr(value, "shape", ())) for name, _, value in self.named_outputs()}
+    def is_plain(self, value: object) -> bool:
+        """Whether it is an array of numbers, whose bytes are all there is of it."""
+        return isinstance(value, self.numpy.ndarray) and value.dtype != object
 
     def save_outputs(self, folder: str) -> Message:
         """Write the outputs down for whoever compares them. What is no plain array has no numbers to compare."""
         saved = []
         for number, (name, _, value) in enumerate(self.named_outputs()):
-            plain = isinstance(value, self.numpy.ndarray) and value.dtype != object
-            path = f"{folder}/output-{number}.npy" if plain else None
+            path = f"{folder}/output-{number}.npy" if self.is_plain(value) else None
             if path:
                 self.numpy.save(path, value, allow_pickle=False)
             saved.append((name, path))
@@ -206,16 +200,16 @@ def main(worker: type[Worker] = Worker) -> None:
     # Whatever prints on stdout from here on, a library or a kernel, must not end up between the messages.
     out = os.dup(1)
     os.dup2(2, 1)
-    order = protocol.decode_order(sys.stdin.buffer.readline())
-    if order.rlimits:
+    task: Task = protocol.decode(sys.stdin.buffer.readline())
+    if task.rlimits:
         import resource  # noqa: PLC0415
 
-        for name, value in order.rlimits.items():
+        for name, value in task.rlimits.items():
             kind = getattr(resource, name)
             hard = resource.getrlimit(kind)[1]
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
             resource.setrlimit(kind, (value, value))
     try:
-        worker(order.task, order.spawned, out).run()
+        worker(task, out).run()
     except _Stopped:
         sys.exit(3)

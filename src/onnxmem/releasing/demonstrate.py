@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 from onnxmem.documents import Record
 from onnxmem.measurement import probes
 from onnxmem.measurement.feeds import make_feeds
-from onnxmem.measurement.probes import Reading
+from onnxmem.measurement.probes import Reading, System, read_system
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
-from onnxmem.measurement.system import System, read_system
-from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder, release_ladder
+from onnxmem.releasing.ladder import Ladder, explain_release, release_ladder
 from onnxmem.releasing.release import amount
 from onnxmem.result import Result
 from onnxmem.session.isolated.session import IsolatedSession
@@ -69,6 +67,10 @@ class Demonstration(Result):
     def derived(self) -> Mapping[str, Any]:
         """The verdict."""
         return {"model": self.ladder.model, "verdict": self.verdict}
+
+    def __repr__(self) -> str:
+        inside, outside = _part(self.ladder.released_fraction), _part(self.isolation.returned_fraction)
+        return f"<Demonstration of {self.ladder.model}: {inside} back in one process, {outside} by ending one>"
 
     def __str__(self) -> str:
         seen = self.isolation
