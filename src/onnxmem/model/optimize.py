@@ -76,8 +76,8 @@ def sort_by_chance(optimized: ModelProto) -> bool:
         return any(nodes[reader].domain == "" and [other] == readers[reader] for other in readers[node])
 
     order = list(range(len(nodes)))
-    for reader, inputs in enumerate([*before, leaves_of(before)]):
-        by_chance = [v for v in inputs if _made_in_any_order(nodes[v]) and not visited_before(v, reader)]
+    for reader, choice in enumerate([*before, leaves_of(before)]):
+        by_chance = [v for v in choice if _made_in_any_order(nodes[v]) and not visited_before(v, reader)]
         chains = [_chain_to(node, before) for node in sorted(by_chance, key=lambda v: _label(nodes[v]), reverse=True)]
         shared = set(chains[0]).intersection(*chains[1:]) if chains else set()
         own = [[node for node in each if node not in shared] for each in chains]

@@ -71,7 +71,7 @@ class _Weightless:
                 # Anything odd about it is for others to find.
                 if tensor_bytes(tensor.data_type, tensor.dims) == after - content and not tensor.external_data:
                     make_external(tensor, self.name, content, after - content)
-                    return tensor.SerializeToString()
+                    return bytes(tensor.SerializeToString())
         return self.read(start, end)
 
     def fields(self, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
