@@ -34,7 +34,7 @@ def measure(
     from onnxmem.report.sections.measure import ending  # noqa: PLC0415
 
     output.check(model, feed.inputs)
-    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": options.mode_for(mode, model)}
+    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": mode}
     limit = parse.parse_size(memory_limit)
     with progress(f"measuring {model.name}") as step:
         result = run(

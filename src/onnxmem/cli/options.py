@@ -183,13 +183,3 @@ class Graph:
             time_limit=time_limit,
             seed=seed,
         )
-
-
-def mode_for(mode: str | None, model: Path) -> str:
-    """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
-    from onnxmem.session.modes import check_mode  # noqa: PLC0415
-    from onnxmem.session.package import is_package, open_package  # noqa: PLC0415
-
-    if mode is None and is_package(model):
-        return open_package(model).manifest.mode
-    return check_mode(mode or "stock", model).name

@@ -27,7 +27,7 @@ def release(
     from onnxmem.releasing.ladder import release_ladder  # noqa: PLC0415
 
     output.check(model, feed.inputs)
-    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": options.mode_for(mode, model)}
+    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": mode}
     with progress(f"releasing {model.name}") as step:
         result = release_ladder(model, **keywords, runs=runs, time_limit=time_limit, on_progress=step)
     output.show(result)

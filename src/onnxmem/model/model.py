@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ from onnxmem.model.optimize import LEVELS, has_any_order, in_default_order, node
 from onnxmem.model.runtime_shapes import with_runtime_shapes
 from onnxmem.model.shapes import Inferred, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
-from onnxmem.model.weights import is_constant, read_weights
+from onnxmem.model.weights import Weight, is_constant, read_weights
 from onnxmem.unknown import Unknown
 
 VIEWS = ("raw", "optimized")
@@ -63,6 +63,11 @@ class Model:
     def dimensions(self) -> tuple[str, ...]:
         """The names of the model's free dimensions."""
         return free_dimensions(self.inputs)
+
+    def weights(self, level: str | None = None) -> tuple[Weight, ...]:
+        """All constants, those of subgraphs included: as in the file, or after ONNX Runtime's optimizer at a level."""
+        proto = self.proto if level is None else self._optimized(level, {}, ordered=False)
+        return tuple(_all_weights(proto.graph, self.folder if level is None else None))
 
     def duplicates(self) -> tuple[Duplicates, ...]:
         """Weights stored more than once."""
@@ -123,10 +128,12 @@ class Model:
             graph = replace(graph, nodes=nodes, numbering="runtime")
         return replace(graph, view=seen, notes=tuple(notes))
 
-    def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+    def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]], *, ordered: bool = True) -> ModelProto:
         key = (level, tuple(sorted(fixed.items())))
         if key not in self._cache:
             optimized = optimize(self.proto, self.folder, level, fixed)
+            if not ordered:
+                return optimized
             if has_any_order(optimized):
                 with suppress(RuntimeUnsupported):  # too large to be numbered: any of its orders will do
                     optimized = in_default_order(optimized, self._numbers(level, fixed))
@@ -175,6 +182,13 @@ class Model:
                 f"the model cannot run with these inputs: {contradiction}",
                 hint=f"the inputs were {inputs}; give sizes that suit the model with --shape or --dim",
             ) from error
+
+
+def _all_weights(graph: GraphProto, folder: Path | None) -> Iterator[Weight]:
+    yield from read_weights(graph, folder)
+    for node in graph.node:
+        for inner in subgraphs_of(node):
+            yield from _all_weights(inner, folder)
 
 
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:
