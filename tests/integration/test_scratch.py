@@ -74,7 +74,8 @@ def recurrent(op: str, gates: int, direction: str = "forward", outputs: Sequence
 def quantized_conv(data: Sequence[int], weights: Sequence[int], dtype: Any = np.uint8, **attributes: Any) -> Case:
     scale, zero = np.float32(0.1), np.uint8(3)
     inputs = [bytes_of(*data), scale, zero, bytes_of(*weights, dtype=dtype), scale, dtype(0), scale, zero]
-    return Case("QLinearConv", [np.asarray(value) for value in inputs], range(1, 8), attributes)
+    domain = CONTRIB if "channels_last" in attributes else ""
+    return Case("QLinearConv", [np.asarray(value) for value in inputs], range(1, 8), attributes, domain=domain)
 
 
 def heads(steps: int, seen: int, *more: Any, outputs: Sequence[str] = ("y",), **attributes: Any) -> Case:
@@ -118,6 +119,7 @@ CASES = {
     "quantized conv": quantized_conv((1, 16, 32, 32), (24, 16, 3, 3)),
     "quantized conv, symmetric": quantized_conv((1, 16, 32, 32), (24, 16, 3, 3), np.int8),
     "quantized conv, depthwise": quantized_conv((2, 16, 32, 32), (16, 1, 3, 3), group=16),
+    "quantized conv, channels last": quantized_conv((3, 16, 16, 16), (32, 16, 3, 3), np.int8, channels_last=1),
     "integer conv": Case("ConvInteger", [bytes_of(1, 16, 32, 32), bytes_of(24, 8, 3, 3)], [1], {"group": 2}),
     "dynamic product": Case(
         "DynamicQuantizeMatMul",

@@ -131,6 +131,15 @@ def test_a_quantized_convolution_needs_no_wide_sums_where_weights_are_symmetric(
     assert computed.buffers == (24 * 16 * 9, *wide.buffers)
 
 
+def test_a_symmetric_convolution_of_images_with_channels_last_does_all_at_once() -> None:
+    kinds = ["uint8", "float32", "uint8", "int8", "float32", "int8"]
+    for images in (1, 3):
+        inputs = [(images, 16, 16, 16), (), (), (32, 16, 3, 3), (), (), (), ()]
+        output = (images, 14, 14, 32)
+        scratch = asked("QLinearConv", inputs, output, weights=range(1, 8), dtypes=kinds, channels_last=1)
+        assert scratch.buffers == (images * 8 * 9 * 196,)
+
+
 def test_a_convolution_of_integers_in_place_takes_nothing() -> None:
     assert asked("ConvInteger", [(1, 16, 8, 8), (8, 16, 1, 1)], (1, 8, 8, 8)) == Scratch()
     assert asked("ConvInteger", [(1, 16, 8, 8), (8, 8, 3, 3)], (1, 8, 6, 6), group=2).buffers == (8 * 9 * 36,)

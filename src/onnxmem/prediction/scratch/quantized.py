@@ -25,11 +25,13 @@ def quantized_convolution(kernel: Kernel) -> Scratch:
         taken.append(4 * weights[0] * pixels)
     if not last:
         taken += [elements(data[1:]), weights[0] * pixels]
+    # Where pixels come from: of one image, or of all where nothing has to be turned first.
+    places = _POINTER * window * pixels * (output[0] if last and symmetric else 1)
     if depthwise:
-        taken.append(_POINTER * window * pixels)
+        taken.append(places)
     elif window != 1 or not steps_by_one(kernel, window):
         columns = elements(weights[1:]) * pixels * (group if len(weights) > 4 else 1)
-        taken.append(_POINTER * window * pixels if symmetric else columns)
+        taken.append(places if symmetric else columns)
     return taking(taken)
 
 
