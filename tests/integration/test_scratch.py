@@ -120,6 +120,7 @@ CASES = {
     "quantized conv, symmetric": quantized_conv((1, 16, 32, 32), (24, 16, 3, 3), np.int8),
     "quantized conv, depthwise": quantized_conv((2, 16, 32, 32), (16, 1, 3, 3), group=16),
     "quantized conv, channels last": quantized_conv((3, 16, 16, 16), (32, 16, 3, 3), np.int8, channels_last=1),
+    "pool of bytes": Case("NhwcMaxPool", [bytes_of(1, 40, 40, 8)], [], {"kernel_shape": [2, 2]}, domain=CONTRIB),
     "integer conv": Case("ConvInteger", [bytes_of(1, 16, 32, 32), bytes_of(24, 8, 3, 3)], [1], {"group": 2}),
     "dynamic product": Case(
         "DynamicQuantizeMatMul",

@@ -140,6 +140,12 @@ def test_a_symmetric_convolution_of_images_with_channels_last_does_all_at_once()
         assert scratch.buffers == (images * 8 * 9 * 196,)
 
 
+def test_a_pool_of_bytes_does_512_pixels_at_once() -> None:
+    how = {"domain": CONTRIB, "kernel_shape": [2, 2]}
+    assert asked("NhwcMaxPool", [(2, 16, 16, 8)], (2, 15, 15, 8), **how).buffers == (8 * 4 * 225,)
+    assert asked("NhwcMaxPool", [(2, 64, 64, 8)], (2, 63, 63, 8), **how).buffers == (8 * 4 * 512,)
+
+
 def test_a_convolution_of_integers_in_place_takes_nothing() -> None:
     assert asked("ConvInteger", [(1, 16, 8, 8), (8, 16, 1, 1)], (1, 8, 8, 8)) == Scratch()
     assert asked("ConvInteger", [(1, 16, 8, 8), (8, 8, 3, 3)], (1, 8, 6, 6), group=2).buffers == (8 * 9 * 36,)

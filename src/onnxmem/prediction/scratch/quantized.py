@@ -6,6 +6,7 @@ from onnxmem.prediction.scratch.convolution import steps_by_one
 from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
 
 _POINTER = 8
+_PIXELS_AT_ONCE = 512
 
 
 def quantized_convolution(kernel: Kernel) -> Scratch:
@@ -70,9 +71,9 @@ def quantized_average_pool(kernel: Kernel) -> Scratch:
 
 
 def largest_in_bytes(kernel: Kernel) -> Scratch:
-    """NhwcMaxPool: for each pixel, where its window lies."""
+    """NhwcMaxPool: for each pixel of as many as are done at once, where its window lies."""
     window: list[int] = kernel.attribute("kernel_shape", [])
-    return taking([_POINTER * elements(window) * elements(kernel.output()[1:-1])])
+    return taking([_POINTER * elements(window) * min(elements(kernel.output()[1:-1]), _PIXELS_AT_ONCE)])
 
 
 def product_of_four_bits(kernel: Kernel) -> Scratch:
