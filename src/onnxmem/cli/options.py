@@ -38,7 +38,15 @@ def _strategies() -> tuple[str, ...]:
     return (*STRATEGIES, *OPTIONAL, JOINT)
 
 
-complete_mode, complete_order, complete_strategy = map(_complete, (_modes, _orders, _strategies))
+def _figures() -> tuple[str, ...]:
+    from onnxmem.history.figures import FIGURES  # noqa: PLC0415
+
+    return tuple(figure.name for figure in FIGURES)
+
+
+complete_figure, complete_mode, complete_order, complete_strategy = map(
+    _complete, (_figures, _modes, _orders, _strategies)
+)
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.", show_default=False)]
 RunnablePath = Annotated[
@@ -183,13 +191,3 @@ class Graph:
             time_limit=time_limit,
             seed=seed,
         )
-
-
-def mode_for(mode: str | None, model: Path) -> str:
-    """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
-    from onnxmem.session.modes import check_mode  # noqa: PLC0415
-    from onnxmem.session.package import is_package, open_package  # noqa: PLC0415
-
-    if mode is None and is_package(model):
-        return open_package(model).manifest.mode
-    return check_mode(mode or "stock", model).name

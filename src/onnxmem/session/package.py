@@ -16,7 +16,7 @@ from typing import Any
 from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.session.cpu import Cpu, this_cpu
-from onnxmem.session.modes import Mode, Setting, find_mode
+from onnxmem.session.modes import Mode, Setting, check_mode, find_mode
 
 SCHEMA = "onnxmem.package/1"
 MANIFEST = "manifest.json"
@@ -206,6 +206,13 @@ class Package:
 def is_package(path: Path) -> bool:
     """Whether there is a package, whole or damaged."""
     return (path / MANIFEST).is_file()
+
+
+def mode_for(mode: str | None, model: Path) -> str:
+    """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
+    if mode is None and is_package(model):
+        return open_package(model).manifest.mode
+    return check_mode(mode or "stock", model).name
 
 
 def open_package(folder: Path) -> Package:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from onnxmem.errors import UsageError
+from onnxmem.measurement.parts import parts_of
 from onnxmem.report.build import make_report, read_report
 from onnxmem.report.charts.drawings import specification
 from onnxmem.report.charts.scaling import scaling_chart
@@ -27,7 +28,6 @@ from onnxmem.report.render.to_terminal import render_text
 from onnxmem.report.report import Report
 from onnxmem.report.save import save_report
 from onnxmem.report.sections import section
-from onnxmem.report.sections.peak_parts import parts_of
 from onnxmem.zoo import build
 from tests.unit.report import samples
 

@@ -10,7 +10,7 @@ from onnxmem.report.cells import words
 from onnxmem.report.report import Document, Section
 
 BUILDERS = ("estimate", "plan", "trace", "measure", "release", "share", "compare", "package", "convert", "track",
-            "demonstrate")  # fmt: skip
+            "demonstrate", "check", "history")  # fmt: skip
 """A file of this folder each; it reads version 1 of `onnxmem.` + its name."""
 
 _VERSION = 1
