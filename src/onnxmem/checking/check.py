@@ -181,12 +181,12 @@ def check_cases(
             result = replace(result, checks=(*result.checks, each))
             continue
         began, entry = time.monotonic(), before[id(each)]
-        step = _progress(on_progress, each.case, number, len(cases))
+        step = _progress(on_progress, each, number, len(cases))
         checked = _answer(each, deadline, advice, step, alone=len(cases) == 1)
         if entry is not None:
             checked = _compared(checked, entry, result.entry(checked), against.origin)
         elif against.baseline is not None:
-            checked = replace(checked, notes=(*checked.notes, "There is no earlier result to compare it with."))
+            checked = replace(checked, notes=(*checked.notes, f"There is no earlier result of {each.key.label}."))
         checked = replace(checked, seconds=time.monotonic() - began)
         result = replace(result, checks=(*result.checks, checked))
         if against.file is not None and not checked.failure:
@@ -236,10 +236,10 @@ def _compared(checked: Checked, before: Entry, now: Entry, origin: Path) -> Chec
     return replace(checked, baseline=replace(baseline, since=before.changes(now)))
 
 
-def _progress(on_progress: OnProgress | None, case: Case, number: int, total: int) -> OnProgress | None:
+def _progress(on_progress: OnProgress | None, each: Prepared, number: int, total: int) -> OnProgress | None:
     """One stage for each case if there are several; otherwise the phases of the only one."""
     if on_progress is None or total == 1:
         return on_progress
-    stage = Progress(f"{case.title}, {case.scenario.mode}", number, total)
+    stage = Progress(f"{number + 1} of {total}, {each.key.label}", number, total)
     on_progress(stage)
     return lambda now: on_progress(stage._replace(pid=now.pid))

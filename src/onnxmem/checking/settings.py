@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def find_settings(file: Path | None = None) -> Settings:
         return read_settings(file)
     here = Path.cwd()
     for folder in (here, *here.parents):
-        path = folder / _FILE
+        path = Path(os.path.relpath(folder)) / _FILE
         if path.is_file() and _table(path) is not None:
             return read_settings(path)
     raise UsageError(

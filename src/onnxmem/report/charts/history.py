@@ -8,7 +8,6 @@ from onnxmem.report.charts.theme import LIGHT, LINES, SHAPES, Theme
 from onnxmem.units import format_bytes
 
 WIDTH, HEIGHT = 640, 320
-_NAMED = 6
 
 
 def history_chart(
@@ -39,7 +38,6 @@ def history_chart(
     colours = {name: LINES[k % len(LINES)] for k, name in enumerate(shown)}
     shapes = alt.Scale(domain=shown, range=[SHAPES[k % len(SHAPES)] for k in range(len(shown))])
     key = alt.Legend(title=None, orient="bottom", columns=1, labelLimit=max(width - 40, 240), symbolLimit=0)
-    key = key if len(shown) <= _NAMED * len(LINES) else None
     # In UTC, as the table has them, wherever the picture is drawn.
     axis = alt.Axis(title="date (UTC)", tickCount=max(width // 90, 3), labelOverlap=True)
     x = alt.X("x:T", scale=alt.Scale(type="utc", padding=12), axis=axis)

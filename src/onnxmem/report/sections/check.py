@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from onnxmem.report.cells import Document, name, number, percent, reasons, seconds, size, words
+from onnxmem.report.cells import Document, day, name, number, percent, reasons, seconds, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_machine, few, figures, shapes_text
 from onnxmem.units import format_bytes, format_count
@@ -75,7 +75,7 @@ def _facts(check: Document) -> tuple[Fact, ...]:
         facts.append(Fact("budget", size(check, "budget_bytes"), f"{left}{part}"))
     if before:
         grown = number(check, "growth_bytes")
-        about = f"{_signed(grown)} since {words(before['date'], 10)}" if grown is not None else ""
+        about = f"{_signed(grown)} since {day(before['date'])}" if grown is not None else ""
         facts.append(Fact("before", size(before, "bytes"), f"{about}; {words(before['origin'], 60)}"))
         facts.append(Fact("allowed growth", Cell(format_bytes(before["allowed_bytes"] - before["bytes"]))))
     if number(check["figures"], "latency_seconds") is not None:
@@ -184,7 +184,7 @@ def _notes(document: Document, checks: list[Document]) -> list[str]:
         before = check.get("baseline") or {}
         if before.get("since"):
             since = "; ".join(words(each, 120) for each in before["since"])
-            notes.append(f"Changed since {words(before['date'], 10)}: {since}.")
+            notes.append(f"Changed since {day(before['date'])}: {since}.")
         unknown = list(reasons(check, "bytes")) if check["verdict"] != "failed" else []
         notes += [f"Not known: {reason}." for reason in unknown]
     if document.get("commit"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxmem.report.cells import Document, listed, name, number, percent, seconds, size, words
+from onnxmem.report.cells import Document, day, listed, name, number, percent, seconds, size, words
 from onnxmem.report.report import Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import few, shapes_text
 from onnxmem.units import format_bytes, format_count
@@ -54,7 +54,7 @@ def _summary(results: int, series: list[Document], grown: list[tuple[Document, D
     if not grown:
         return f"{about}; nothing grew by more than the tolerance."
     times = {1: "once", 2: "twice"}.get(len(grown), f"{len(grown)} times")
-    return f"{about}; memory grew {times}, last on {words(grown[0][1]['entry']['date'], 10)}."
+    return f"{about}; memory grew {times}, last on {day(grown[0][1]['entry']['date'])}."
 
 
 def _growth(series: Document, point: Document) -> str:
@@ -63,7 +63,7 @@ def _growth(series: Document, point: Document) -> str:
     part = f" ({percent({'part': change / before}, 'part').text})" if before else ""
     since = [words(each, 120) for each in point["since"]]
     return (
-        f"{_label(series)} grew by {format_bytes(change)}{part} on {words(point['entry']['date'], 10)}, "
+        f"{_label(series)} grew by {format_bytes(change)}{part} on {day(point['entry']['date'])}, "
         f"to {format_bytes(now)}, {f'with {listed(since)}' if since else 'and nothing else that is recorded changed'}."
     )
 
@@ -76,16 +76,18 @@ def _facts(series: Document, label: str) -> tuple[Fact, ...]:
     lowest, highest = (choose(points, key=lambda point: point["bytes"]) for choose in (min, max))
     change = last["bytes"] - first["bytes"]
     return (
-        Fact(label, size(last, "bytes"), f"on {words(last['entry']['date'], 10)}"),
-        Fact("change", _change({"change": change}, "change"), f"since {words(first['entry']['date'], 10)}"),
-        Fact("lowest", size(lowest, "bytes"), f"on {words(lowest['entry']['date'], 10)}"),
-        Fact("highest", size(highest, "bytes"), f"on {words(highest['entry']['date'], 10)}"),
+        Fact(label, size(last, "bytes"), f"on {day(last['entry']['date'])}"),
+        Fact("change", _change({"change": change}, "change"), f"since {day(first['entry']['date'])}"),
+        Fact("lowest", size(lowest, "bytes"), f"on {day(lowest['entry']['date'])}"),
+        Fact("highest", size(highest, "bytes"), f"on {day(highest['entry']['date'])}"),
     )
 
 
 def _change(document: Document, key: str) -> Cell:
     cell = size(document, key)
-    return Cell(f"+{cell.text}", cell.value, cell.unit) if (cell.value or 0) > 0 else cell
+    if cell.value is None:
+        return Cell("–", why=cell.why)
+    return Cell(f"+{cell.text}", cell.value, cell.unit) if cell.value > 0 else cell
 
 
 def trend(values: list[int | float]) -> str:
@@ -119,7 +121,7 @@ def _results(series: Document, label: str) -> Table:
         commit = words(entry.get("commit") or "", 60)
         marks = [*(["grew"] if point["grew"] else []), *([] if entry.get("passed", True) else ["did not pass"])]
         rows.append((
-            Cell(words(entry["date"], 16).replace("T", " ")),
+            Cell(words(str(entry["date"])[:16].replace("T", " "))),
             Cell(f"{commit.partition('-')[0][:10]}{'+' if '-' in commit else ''}" or "–"),
             size(point, "bytes"),
             _change(point, "change_bytes"),
