@@ -21,9 +21,8 @@ from typing import Any
 import onnx
 
 from onnxmem import zoo
-from onnxmem.measurement.measure import measure_scenario
+from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
-from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.trial import Phase
 from onnxmem.unknown import Bytes
 
@@ -96,8 +95,8 @@ def _optimize(source: Path, target: Path, config: Mapping[str, str]) -> None:
 
 def measure_mode(mode: LoadMode, folder: Path, *, batch: int = 64, runs: int = 3, repeat: int = 1) -> Measurement:
     """All that is known about one row."""
-    scenario = Scenario(folder / mode.file, dims={"batch": batch}, config=mode.config, options=mode.options, runs=runs)
-    return measure_scenario(scenario, repeat=repeat, nodes=False)
+    how: dict[str, Any] = {"config": mode.config, "options": mode.options, "runs": runs, "repeat": repeat}
+    return measure(folder / mode.file, dims={"batch": batch}, **how, nodes=False)
 
 
 def row(measurement: Measurement) -> dict[str, Any]:

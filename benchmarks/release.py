@@ -22,8 +22,7 @@ import onnxruntime as ort
 
 from benchmarks.load_modes import LOAD_MODES, LoadMode, model_files
 from onnxmem import demonstrate_actual_onnx_memory_release, release, zoo
-from onnxmem.measurement.scenario import Scenario
-from onnxmem.releasing.ladder import Ladder, climb
+from onnxmem.releasing.ladder import Ladder, release_ladder
 from onnxmem.releasing.rungs import CLOSE, TRIM
 from onnxmem.unknown import Bytes, Unknown
 
@@ -32,7 +31,7 @@ MIB = 2**20
 
 def ladder_of(mode: LoadMode, folder: Path, batch: int = 64) -> Ladder:
     """Release the model, loaded in this way."""
-    return climb(Scenario(folder / mode.file, dims={"batch": batch}, runs=2, config=mode.config, options=mode.options))
+    return release_ladder(folder / mode.file, dims={"batch": batch}, runs=2, config=mode.config, options=mode.options)
 
 
 def cycles(path: Path, count: int) -> list[int]:

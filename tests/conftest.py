@@ -12,7 +12,6 @@ from onnx import TensorProto, helper
 
 from benchmarks import real_models
 from onnxmem import zoo
-from onnxmem.packing.pack import pack
 
 # Started in the background of a shell, tests inherit that Ctrl-C is ignored; so would the processes they press it in.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -37,14 +36,6 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "chain.onnx"
     onnx.save(zoo.build("matmul", layers=4, width=512), path)
     return path
-
-
-@pytest.fixture(scope="session")
-def packed(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its package. Tests that spoil it copy it first."""
-    folder = tmp_path_factory.mktemp("packages") / "chain.pack"
-    pack(chain, folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,21 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem import zoo
+from onnxmem.packing.pack import pack
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the models below are kept for all tests."""
     return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def packed(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of `chain`. Tests that spoil it copy it first."""
+    folder = tmp_path_factory.mktemp("packages") / "chain.pack"
+    pack(chain, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

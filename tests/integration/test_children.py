@@ -29,9 +29,7 @@ def stop(progress):
 # What each prints is the process id of a child that is busy, or has been stopped in the middle of its work.
 KINDS = {
     "measure": STOP + "onnxmem.measure(sys.argv[1], on_progress=stop)",
-    "release": STOP + "from onnxmem.releasing.ladder import climb\n"
-    "from onnxmem.measurement.scenario import Scenario\n"
-    "climb(Scenario(sys.argv[1]), on_progress=stop)",
+    "release": STOP + "onnxmem.release_ladder(sys.argv[1], on_progress=stop)",
     "share": """
 import sys, time, onnxmem
 def hold(pids):

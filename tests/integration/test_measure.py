@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import onnxmem
 from benchmarks import real_models
@@ -20,12 +22,12 @@ from onnxmem import Measurement, measure
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.measurement import probes
 from onnxmem.measurement.protocol import PHASES
-from onnxmem.measurement.scenario import Scenario
 from onnxmem.progress import Progress
-from onnxmem.releasing.ladder import climb
+from onnxmem.releasing.ladder import release_ladder
 from onnxmem.report.build import make_report
 from onnxmem.report.charts.timeline import timeline_chart
 from onnxmem.report.render.to_terminal import render_terminal
+from onnxmem.report.sections.peak_parts import parts_table
 from onnxmem.unknown import Unknown
 
 MIB = 2**20
@@ -135,6 +137,22 @@ def test_one_that_failed_comes_back_too(unimplemented: Path) -> None:
     assert document["scenario"]["config"] == {"session.disable_prepacking": "1"}
 
 
+def test_outputs_are_a_part_of_the_peak_where_they_tell_their_size(strings: Path, tmp_path: Path) -> None:
+    model = tmp_path / "wide.onnx"
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
+    pair = helper.make_tensor_sequence_value_info("pair", TensorProto.FLOAT, ["n"])
+    nodes = [helper.make_node("Exp", ["x"], ["y"]), helper.make_node("SequenceConstruct", ["x", "y"], ["pair"])]
+    graph = helper.make_graph(nodes, "wide", [x], [y, pair])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), model)
+    found = measure(model, dims={"n": 2**20}, runs=2, nodes=False)
+    assert found.output_bytes == found.document()["output_bytes"] == 3 * 4 * 2**20
+    (part,) = [row for row in parts_table([("stock", found.document())]).rows if row[0].text == "outputs"]
+    assert part[1].value == found.output_bytes
+    assert Measurement.from_document(found.document()).output_bytes == found.output_bytes
+    unsized = measure(strings, runs=1, nodes=False).output_bytes
+    assert isinstance(unsized, Unknown) and "no plain array" in unsized.reason
+
+
 def test_progress_goes_through_all_phases_of_all_trials(matmul: Path) -> None:
     seen: list[Progress] = []
     measure(matmul, runs=1, repeat=2, on_progress=seen.append)
@@ -225,7 +243,7 @@ def test_a_shape_the_model_cannot_take_fails_in_the_run(reshaping: Path) -> None
 
 def test_assumed_dimensions_that_make_it_fail_are_named(reshaping: Path, tmp_path: Path) -> None:
     for attempt in (
-        lambda: climb(Scenario(reshaping)),
+        lambda: release_ladder(reshaping),
         lambda: onnxmem.trace(reshaping),
         lambda: onnxmem.pack(reshaping, tmp_path / "p", "external"),
     ):

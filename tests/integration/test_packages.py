@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import onnxmem
 from onnxmem.errors import ModelError, OnnxmemError, RuntimeUnsupported, UsageError
 from onnxmem.session.cpu import Cpu, this_cpu
 from onnxmem.session.package import MANIFEST, Manifest, Package, open_package, verify_package
@@ -90,3 +91,12 @@ def test_a_manifest_survives_being_written_and_read(packed: Path) -> None:
     made = open_package(packed).manifest
     assert Manifest.parse(made.text(), packed) == made
     assert Package(packed, made).size == sum(path.stat().st_size for path in open_package(packed).files)
+
+
+def test_without_a_mode_a_package_is_measured_and_released_in_its_own(packed: Path, chain: Path) -> None:
+    assert onnxmem.measure(packed, runs=1, nodes=False).scenario.mode == "prepacked"
+    assert onnxmem.measure(packed, runs=1, nodes=False, mode="stock").scenario.mode == "stock"
+    assert onnxmem.release_ladder(packed, runs=1).scenario.mode == "prepacked"
+    assert onnxmem.release_ladder(chain, runs=1).scenario.mode == "stock"
+    with pytest.raises(UsageError, match="mode 'ort' needs"):
+        onnxmem.measure(chain, mode="ort")

@@ -21,10 +21,9 @@ from benchmarks.load_modes import LOAD_MODES, model_files
 from benchmarks.release import cycles, ladder_of
 from onnxmem import zoo
 from onnxmem.errors import ModelError, UsageError
-from onnxmem.measurement.scenario import Scenario
 from onnxmem.progress import Progress
 from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder, climb
+from onnxmem.releasing.ladder import Ladder, release_ladder
 from onnxmem.releasing.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
 from onnxmem.report.charts.waterfall import summary
 from onnxmem.unknown import Unknown
@@ -81,11 +80,11 @@ def test_all_but_little_comes_back_however_it_was_loaded(folder: Path, name: str
 def test_an_arena_can_be_shrunk_while_the_session_lives(tmp_path: Path) -> None:
     path = tmp_path / "unet.onnx"
     onnx.save(zoo.build("unet"), path)
-    ladder = climb(Scenario(path, shapes={"image": (1, 3, 256, 256)}, runs=2))
+    ladder = release_ladder(path, shapes={"image": (1, 3, 256, 256)}, runs=2)
     gained = freed(ladder)
     assert gained[SHRINK] > gained[CLOSE] and gained[SHRINK] > 50 * MIB
     assert ladder.released.clear_cache is False
-    without = climb(Scenario(path, shapes={"image": (1, 3, 256, 256)}, runs=1, options={"enable_cpu_mem_arena": False}))
+    without = release_ladder(path, shapes={"image": (1, 3, 256, 256)}, runs=1, options={"enable_cpu_mem_arena": False})
     assert without.released.shrinkage and "could not be shrunk" in " ".join(explain_release(without))
 
 
@@ -199,7 +198,7 @@ def test_a_killed_child_is_an_error_that_says_where(small: Path, phase: str) -> 
             os.kill(progress.pid, signal.SIGKILL)
 
     with pytest.raises(ModelError, match=f"killed in phase '{phase}'") as caught:
-        climb(Scenario(small), on_progress=kill)
+        release_ladder(small, on_progress=kill)
     assert caught.value.exit_code == 3
 
 
@@ -207,7 +206,7 @@ def test_feeds_that_cannot_be_read_are_refused(tmp_path: Path, small: Path) -> N
     bad = tmp_path / "feeds.npz"
     bad.write_text("no arrays")
     with pytest.raises(UsageError, match=r"not an \.npz file"):
-        climb(Scenario(small, inputs=bad))
+        release_ladder(small, inputs=bad)
 
 
 def test_a_model_that_fails_to_run_says_so(tmp_path: Path) -> None:
@@ -217,11 +216,11 @@ def test_a_model_that_fails_to_run_says_so(tmp_path: Path) -> None:
     graph = helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["y"])], "fails", [x], [y], [shape])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     with pytest.raises(ModelError, match="failed in phase 'first run'"):
-        climb(Scenario(path, dims={"x": 4}))
+        release_ladder(path, dims={"x": 4})
     done = command("release", path, "--dim", "x=4")
     assert done.returncode == 3 and "Traceback" not in done.stderr
 
 
 def test_the_summary_names_what_was_measured(small: Path) -> None:
-    lines = summary(climb(Scenario(small, runs=1)).document())
+    lines = summary(release_ladder(small, runs=1).document())
     assert "resident memory" in lines[0] and "ONNX Runtime" in lines[1]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from onnxmem.checking.case import Case, Prepared
 from onnxmem.checking.checked import Checked, Remedy
 from onnxmem.checking.figures import measured
 from onnxmem.deadline import Deadline
 from onnxmem.errors import OnnxmemError
-from onnxmem.measurement.measure import measure_scenario
+from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.parts import parts_of
 from onnxmem.measurement.scenario import Scenario
@@ -22,9 +23,7 @@ from onnxmem.unknown import Unknown, known
 def answer(prepared: Prepared, deadline: Deadline, *, advice: bool, on_progress: OnProgress | None) -> Checked:
     """The figure of a case, without what it is compared with."""
     case = prepared.case
-    measurement = measure_scenario(
-        _within(case.scenario, deadline), repeat=case.repeat, nodes=False, on_progress=on_progress
-    )
+    measurement = _measure(case.scenario, deadline, repeat=case.repeat, on_progress=on_progress)
     checked = Checked(
         case=case,
         key=prepared.key,
@@ -44,8 +43,10 @@ def answer(prepared: Prepared, deadline: Deadline, *, advice: bool, on_progress:
     return checked
 
 
-def _within(scenario: Scenario, deadline: Deadline) -> Scenario:
-    return replace(scenario, timeout=deadline.share(1.0))
+def _measure(scenario: Scenario, deadline: Deadline, *, nodes: bool = False, **more: Any) -> Measurement:
+    """Measure it in what is left of the time."""
+    given = {each.name: getattr(scenario, each.name) for each in fields(scenario)}
+    return measure(**{**given, "time_limit": deadline.share(1.0)}, nodes=nodes, **more)
 
 
 def _spread(measurement: Measurement, case: Case) -> tuple[int, int] | None:
@@ -58,7 +59,7 @@ def _parts(measurement: Measurement, deadline: Deadline) -> Mapping[str, int]:
     """What the peak is made of. Which of the heap are weights only the profiler knows, so it runs once more with it."""
     if deadline.passed:
         return {}
-    again = measure_scenario(replace(_within(measurement.scenario, deadline), runs=1), nodes=True)
+    again = _measure(replace(measurement.scenario, runs=1), deadline, nodes=True)
     found = parts_of(replace(measurement, runtime=again.runtime).document()) or {}
     return {name: size for name, size in found.items() if size}
 
@@ -75,10 +76,10 @@ def _remedies(case: Case, deadline: Deadline, on_progress: OnProgress | None) ->
         if on_progress:
             on_progress(Progress(f"over the budget: trying mode {mode}"))
         try:
-            scenario = replace(_within(case.scenario, deadline), mode=mode)
-            size = case.about.of(measured(measure_scenario(scenario, repeat=case.repeat, nodes=False)))
+            tried_as = _measure(replace(case.scenario, mode=mode), deadline, repeat=case.repeat)
         except OnnxmemError:
             continue
+        size = case.about.of(measured(tried_as))
         if isinstance(size, int):
             tried.append(Remedy(mode=mode, size=size, fits=size <= case.budget))
             if tried[-1].fits:

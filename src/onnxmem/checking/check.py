@@ -25,7 +25,6 @@ from onnxmem.history.store import append, check_history, last_passed
 from onnxmem.history.tolerance import USUAL, Tolerance
 from onnxmem.measurement.scenario import Scenario, Setting
 from onnxmem.progress import OnProgress, Progress
-from onnxmem.session.package import mode_for
 from onnxmem.units import parse_bytes
 
 HISTORY = "history"
@@ -63,20 +62,7 @@ def check(
     `tolerance`, "5%" or "4MiB", either. A `history` is an SQLite file to which the result is added. With `advice`, a
     model over its budget is run again: to tell what takes the memory, and in modes in which it may fit.
     """
-    path = Path(model)
-    scenario = Scenario(
-        path,
-        shapes=shapes or {},
-        dims=dims or {},
-        inputs=None if inputs is None else Path(inputs),
-        ranges=ranges or {},
-        seed=seed,
-        mode=mode_for(mode, path),
-        runs=runs,
-        threads=threads,
-        options=options or {},
-        config=config or {},
-    )
+    scenario = Scenario.of(locals())
     case = Case(
         scenario=scenario,
         budget=parse_bytes(budget) if isinstance(budget, str) else budget,

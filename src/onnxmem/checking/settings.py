@@ -28,7 +28,6 @@ from onnxmem.history.tolerance import Tolerance
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.model.bindings import parse_shape
 from onnxmem.session.modes import MODES
-from onnxmem.session.package import mode_for
 from onnxmem.units import parse_bytes
 
 TABLE = "tool.onnxmem"
@@ -157,14 +156,8 @@ def _cases(file: Path, given: dict[str, Any], place: str) -> Iterable[Case]:
     kept = {name: given.pop(name) for name in ("name", "figure", "by", "repeat", "tolerance") if name in given}
     for mode, shapes, numbers in itertools.product(modes, sizes, dims):
         try:
-            scenario = Scenario(
-                model,
-                mode=mode_for(mode, model),
-                shapes=shapes,
-                dims=numbers,
-                inputs=None if inputs is None else file.parent / inputs,
-                **given,
-            )
+            chosen = {"mode": mode, "shapes": shapes, "dims": numbers}
+            scenario = Scenario.of({**given, **chosen, "model": model, "inputs": inputs and file.parent / inputs})
             budget = budgets[mode] if isinstance(budgets, Mapping) else budgets
             yield Case(scenario=scenario, budget=budget, place=f"{file}: {place}", **kept)
         except UsageError as error:

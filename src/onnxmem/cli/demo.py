@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,17 +89,16 @@ def demo(
 def _observe(path: Path, step: OnProgress) -> list[Document]:
     """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
-    from onnxmem.measurement.measure import measure_scenario as measure  # noqa: PLC0415
-    from onnxmem.measurement.scenario import Scenario  # noqa: PLC0415
-    from onnxmem.releasing.ladder import climb  # noqa: PLC0415
+    from onnxmem.measurement.measure import measure  # noqa: PLC0415
+    from onnxmem.releasing.ladder import release_ladder  # noqa: PLC0415
     from onnxmem.report.build import document_of  # noqa: PLC0415
 
-    scenario = Scenario(path, shapes={"image": SHAPE}, runs=3)
+    shapes = {"image": SHAPE}
     stages: dict[str, Callable[[], Any]] = {
-        "measuring it in a fresh process": lambda: measure(scenario),
+        "measuring it in a fresh process": lambda: measure(path, shapes=shapes, runs=3),
         # Its nodes are stock's: they need no second look.
-        "measuring it inside its plan": lambda: measure(replace(scenario, mode="planned"), nodes=False),
-        "releasing it, step by step": lambda: climb(replace(scenario, runs=1)),
+        "measuring it inside its plan": lambda: measure(path, shapes=shapes, runs=3, mode="planned", nodes=False),
+        "releasing it, step by step": lambda: release_ladder(path, shapes=shapes, runs=1),
     }
     documents = []
     for what, work in stages.items():

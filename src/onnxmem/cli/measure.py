@@ -32,10 +32,9 @@ def measure(
     """
     from onnxmem.measurement.measure import measure as run  # noqa: PLC0415
     from onnxmem.report.sections.measure import ending  # noqa: PLC0415
-    from onnxmem.session.package import mode_for  # noqa: PLC0415
 
     output.check(model, feed.inputs)
-    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": mode_for(mode, model)}
+    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": mode}
     limit = parse.parse_size(memory_limit)
     with progress(f"measuring {model.name}") as step:
         result = run(

@@ -25,10 +25,9 @@ def release(
     In a fresh process, which at last ends: what each step gives back, what remains, and why.
     """
     from onnxmem.releasing.ladder import release_ladder  # noqa: PLC0415
-    from onnxmem.session.package import mode_for  # noqa: PLC0415
 
     output.check(model, feed.inputs)
-    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": mode_for(mode, model)}
+    keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": mode}
     with progress(f"releasing {model.name}") as step:
         result = release_ladder(model, **keywords, runs=runs, time_limit=time_limit, on_progress=step)
     output.show(result)

@@ -29,7 +29,7 @@ def measure(
     inputs: str | os.PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
-    mode: str = "stock",
+    mode: str | None = None,
     runs: int = 5,
     repeat: int = 1,
     threads: int | None = None,
@@ -44,37 +44,17 @@ def measure(
 
     Inputs are generated in these shapes and ranges, or read from an .npz file. Each of `repeat` trials is a process of
     its own, in which the model runs once and then `runs` times. With `nodes`, one more process runs with ONNX
-    Runtime's profiler to tell which nodes take the memory; no other figure comes from it. `options` are attributes of
-    SessionOptions, `config` its configuration entries; `memory_limit` is in bytes, `time_limit` in seconds,
-    for all processes together: when it is over, there are no more trials.
+    Runtime's profiler to tell which nodes take the memory; no other figure comes from it. Without a `mode` the model is
+    loaded as stock, and a package in its own. `options` are attributes of SessionOptions, `config` its configuration
+    entries; `memory_limit` is in bytes, `time_limit` in seconds, for all processes together: when it is over, there are
+    no more trials.
 
     That the model crashes, takes too long or more memory than it may is a result: look at `verdict`.
     """
-    scenario = Scenario(
-        Path(model),
-        shapes=shapes or {},
-        dims=dims or {},
-        inputs=None if inputs is None else Path(inputs),
-        ranges=ranges or {},
-        seed=seed,
-        mode=mode,
-        runs=runs,
-        threads=threads,
-        options=options or {},
-        config=config or {},
-        timeout=time_limit,
-        memory_limit=memory_limit,
-    )
-    return measure_scenario(scenario, repeat=repeat, nodes=nodes, on_progress=on_progress)
-
-
-def measure_scenario(
-    scenario: Scenario, *, repeat: int = 1, nodes: bool = True, on_progress: OnProgress | None = None
-) -> Measurement:
-    """The same for a scenario."""
+    scenario = Scenario.of(locals())
     if repeat < 1:
         raise UsageError(f"repeat must be at least 1; it is {repeat}")
-    deadline = Deadline(scenario.timeout)
+    deadline = Deadline(scenario.time_limit)
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
     fed = feeds.described()

@@ -80,6 +80,11 @@ class Measurement(Result):
         return hashes.pop() if len(hashes) == 1 else Unknown("the outputs differ from run to run")
 
     @property
+    def output_bytes(self) -> Bytes:
+        """What the outputs of one run take together: they are the caller's for as long as it keeps them."""
+        return self.trial.output_bytes
+
+    @property
     def planned(self) -> Planned | None:
         """What the plan took, and how runs were served; None if it was not asked for or no run was completed."""
         return self.trial.planned
@@ -99,6 +104,7 @@ class Measurement(Result):
         return {
             "model": self.scenario.model.name,
             "outputs": trial.output_shapes,
+            "output_bytes": self.output_bytes,
             "verdict": trial.verdict,
             "phases": [{**phase.document(), "spread": self._spreads(phase.name)} for phase in trial.phases],
             "load_growth_bytes": self.load_growth,

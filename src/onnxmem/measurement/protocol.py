@@ -112,10 +112,12 @@ class Imported(messages.Message):
 
 
 class Outputs(messages.Message):
-    """Hashes of the outputs of the first run and of the last, and shapes by name."""
+    """Hashes of the outputs of the first run and of the last; of the last also shapes by name, and the size."""
 
     sha256: Sequence[str]
     shapes: Mapping[str, Sequence[int]]
+    size: int | None = None
+    """In bytes, all together; None if one of them does not tell, as strings and maps do not."""
 
 
 class Saved(messages.Message):

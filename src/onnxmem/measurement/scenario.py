@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, Self
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import UsageError
+from onnxmem.session.package import mode_for
 
 Setting = bool | int | float | str
 
@@ -34,8 +36,17 @@ class Scenario(Record):
     """SessionOptions on top of the mode's; enumerations by the name of the value: "ORT_DISABLE_ALL"."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Session configuration entries on top of the mode's."""
-    timeout: float = stored("timeout_seconds", default=600.0)
+    time_limit: float = stored("timeout_seconds", default=600.0)
     memory_limit: int | None = stored("memory_limit_bytes", default=None)
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """What a verb is to run, from its arguments: of those that are called like a field here, all that were given.
+
+        The mode is the one asked for, if it can load this model; else a package's own, and for all others stock.
+        """
+        given = {each.name: arguments[each.name] for each in fields(cls) if arguments.get(each.name) is not None}
+        return cls(**{**given, "mode": mode_for(arguments.get("mode"), Path(arguments["model"]))})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))
@@ -43,7 +54,7 @@ class Scenario(Record):
         for name in ("shapes", "ranges"):
             plain = {key: tuple(value) for key, value in getattr(self, name).items()}
             object.__setattr__(self, name, plain)
-        for what, number, least in (("runs", self.runs, 1), ("timeout", self.timeout, 0)):
+        for what, number, least in (("runs", self.runs, 1), ("time_limit", self.time_limit, 0)):
             # Turned around, so that NaN is refused too.
             if not number >= least:
                 raise UsageError(f"{what} must be at least {least}; it is {number}")

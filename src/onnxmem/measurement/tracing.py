@@ -60,14 +60,7 @@ def trace(
     """
     path, deadline = Path(model), Deadline(time_limit)
     refuse_package(path, ort=True)
-    scenario = Scenario(
-        path,
-        shapes=shapes or {},
-        dims=dims or {},
-        inputs=None if inputs is None else Path(inputs),
-        ranges=ranges or {},
-        seed=seed,
-    )
+    scenario = Scenario.of(locals())
     generated = make_feeds(read_signature(path), scenario)
     feeds = generated.arrays
     try:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,8 @@ class Trial(Record):
     outputs: tuple[str, ...] = stored("outputs_sha256")
     """Hashes of the outputs: of the first run and of the last."""
     output_shapes: Mapping[str, tuple[int, ...]]
+    output_bytes: Bytes = field(default_factory=lambda: Unknown("it was not measured"))
+    """What the outputs of the last run take together."""
     timeline: tuple[Sample, ...]
     overhead: Overhead
     limited_by: str | None
@@ -292,6 +294,7 @@ class _Watch:
             first_run=first[0] if first else None,
             outputs=outputs.sha256 if outputs else (),
             output_shapes=outputs.shapes if outputs else {},
+            output_bytes=_output_bytes(outputs),
             timeline=samples,
             overhead=Overhead(
                 child_bytes=self._own_bytes(),
@@ -335,6 +338,12 @@ class _Watch:
         if started is None or started.rss is None:
             return Unknown("the process could not read its own memory")
         return combine(lambda grown: max(0, grown), subtract(phase.reading.rss, started.rss))
+
+
+def _output_bytes(outputs: protocol.Outputs | None) -> Bytes:
+    if outputs is None:
+        return Unknown("no run was completed")
+    return Unknown("an output is no plain array, whose size is known") if outputs.size is None else outputs.size
 
 
 def _sampled(phase: Phase, samples: tuple[Sample, ...], interval: float) -> Phase:

@@ -87,7 +87,8 @@ class Worker:
         first = self.digest()
         for _ in range(self.task.rounds):
             self.phase(protocol.STEADY_RUNS, lambda: self.run_model(self.task.runs))
-        self.send(protocol.Outputs([first, self.digest()], self.shapes()))
+        shapes = {name: list(getattr(value, "shape", ())) for name, _, value in self.named_outputs()}
+        self.send(protocol.Outputs([first, self.digest()], shapes, self.output_bytes()))
         if self.task.save is not None:
             self.send(self.save_outputs(self.task.save))
         if self.task.profile:
@@ -156,7 +157,7 @@ class Worker:
         total = self.sha256()
         for name, kind, value in self.named_outputs():
             total.update(f"{name}\0{kind}\0{getattr(value, 'shape', '')}\0".encode())
-            if isinstance(value, self.numpy.ndarray) and value.dtype != object:
+            if self.is_plain(value):
                 total.update(self.numpy.ascontiguousarray(value).reshape(-1).view(self.numpy.uint8).data)
             else:
                 total.update(repr(value.tolist() if hasattr(value, "tolist") else value).encode())
@@ -181,15 +182,21 @@ class Worker:
             notes=[shape.reason for shape in memory.shapes if shape.reason],
         )
 
-    def shapes(self) -> dict[str, list[int]]:
-        return {name: list(getattr(value, "shape", ())) for name, _, value in self.named_outputs()}
+    def output_bytes(self) -> int | None:
+        """What the outputs take together; a sequence is a list of arrays."""
+        values = [value for _, _, value in self.named_outputs()]
+        arrays = [part for value in values for part in (value if isinstance(value, list) else [value])]
+        return sum(array.nbytes for array in arrays) if all(map(self.is_plain, arrays)) else None
+
+    def is_plain(self, value: object) -> bool:
+        """Whether it is an array of numbers, whose bytes are all there is of it."""
+        return isinstance(value, self.numpy.ndarray) and value.dtype != object
 
     def save_outputs(self, folder: str) -> Message:
         """Write the outputs down for whoever compares them. What is no plain array has no numbers to compare."""
         saved = []
         for number, (name, _, value) in enumerate(self.named_outputs()):
-            plain = isinstance(value, self.numpy.ndarray) and value.dtype != object
-            path = f"{folder}/output-{number}.npy" if plain else None
+            path = f"{folder}/output-{number}.npy" if self.is_plain(value) else None
             if path:
                 self.numpy.save(path, value, allow_pickle=False)
             saved.append((name, path))

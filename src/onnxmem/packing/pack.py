@@ -113,15 +113,7 @@ def pack(
     plans = tuple(plans)
     if plans and not (shapes or dims or inputs):
         shapes = plans[0]  # the one shape that is known to matter
-    scenario = Scenario(
-        source,
-        shapes=shapes or {},
-        dims=dims or {},
-        inputs=None if inputs is None else Path(inputs),
-        ranges=ranges or {},
-        seed=seed,
-        runs=1,
-    )
+    scenario = Scenario.of({**locals(), "mode": None, "runs": 1})
     signature = read_signature(source)
     feeds = make_feeds(signature, scenario)
     request = _Request(

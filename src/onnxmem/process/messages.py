@@ -32,14 +32,18 @@ class Message(tuple[Any, ...]):
         return type(self)(**{**dict(zip(self._fields, self, strict=True)), **named})
 
 
+# Made once: `json.dumps` would make one for each message, and a call of an isolated session is two of them.
+_write = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def encode(message: Message) -> bytes:
     """A message as JSON on one line: its name, then its fields."""
-    return json.dumps((type(message).__name__, *message), separators=(",", ":")).encode()
+    return _write((type(message).__name__, *message)).encode()
 
 
 def decode(text: bytes | bytearray, kinds: Mapping[str, type[Message]]) -> Any:
     """The message of one of these kinds that `encode` wrote. Its tuples have become lists; `frozen` helps."""
-    name, *values = json.loads(text)
+    name, *values = json.loads(text.decode())
     return kinds[name](*values)
 
 

@@ -70,6 +70,10 @@ class Demonstration(Result):
         """The verdict."""
         return {"model": self.ladder.model, "verdict": self.verdict}
 
+    def __repr__(self) -> str:
+        inside, outside = _part(self.ladder.released_fraction), _part(self.isolation.returned_fraction)
+        return f"<Demonstration of {self.ladder.model}: {inside} back in one process, {outside} by ending one>"
+
     def __str__(self) -> str:
         seen = self.isolation
         full, after = amount(seen.system_full.anon), amount(seen.system_after.anon)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 from onnxmem.documents import Record, inlined, stored
@@ -173,7 +172,7 @@ def release_ladder(
     inputs: str | PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
-    mode: str = "stock",
+    mode: str | None = None,
     runs: int = 3,
     threads: int | None = None,
     options: Mapping[str, Setting] | None = None,
@@ -183,32 +182,13 @@ def release_ladder(
     on_progress: OnProgress | None = None,
 ) -> Ladder:
     """Load and run a model in a fresh process, then release it step by step: `release_ladder("model.onnx", runs=3)`."""
-    scenario = Scenario(
-        Path(model),
-        shapes=shapes or {},
-        dims=dims or {},
-        inputs=None if inputs is None else Path(inputs),
-        ranges=ranges or {},
-        seed=seed,
-        mode=mode,
-        runs=runs,
-        threads=threads,
-        options=options or {},
-        config=config or {},
-        timeout=time_limit,
-        memory_limit=memory_limit,
-    )
-    return climb(scenario, on_progress=on_progress)
-
-
-def climb(scenario: Scenario, *, on_progress: OnProgress | None = None) -> Ladder:
-    """The same for a scenario that is made already."""
+    scenario = Scenario.of(locals())
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
     with temporary_folder() as folder:
         trial = run_trial(
             worker_task(scenario, feeds.save(folder)),
-            timeout=scenario.timeout,
+            timeout=scenario.time_limit,
             memory_limit=scenario.memory_limit,
             model_files=signature.files,
             on_phase=phase_progress(on_progress),

@@ -20,6 +20,7 @@ from onnxmem.measurement.system import System, read_system
 from onnxmem.releasing.release import Released, amount, release
 from onnxmem.result import Result
 from onnxmem.session.isolated.worker import error_text
+from onnxmem.session.options import silent
 from onnxmem.units import format_percent, format_times
 from onnxmem.unknown import Bytes, Unknown, combine, subtract
 
@@ -122,6 +123,12 @@ class Tracking(Result):
             "verdict": self.verdict,
         }
 
+    def __repr__(self) -> str:
+        done, back = self.released, self.returned_fraction
+        of = "" if isinstance(back, Unknown) else f", {format_percent(back)} of what the model brought is back"
+        found = str(done) if done.already or done.held_by else f"{amount(self.freed)} freed{of}"
+        return f"<Tracking of {self.session.model}: {found}>"
+
     def __str__(self) -> str:
         ratio, done = self.freed_by_file_size, self.released
         by_file = "" if isinstance(ratio, Unknown) else f" ({format_times(ratio)} the file's {amount(self.file_bytes)})"
@@ -152,7 +159,7 @@ def track_onnx_runtime_memory_release(
     """
     before_load, session = None, model
     if isinstance(model, str | PathLike):
-        scenario = Scenario(Path(model), shapes=shapes or {}, dims=dims or {}, runs=runs)
+        scenario = Scenario.of(locals())
         feeds = make_feeds(read_signature(scenario.model), scenario)
         before_load, session = _load_and_run(scenario, feeds.arrays)
     facts, file_bytes = _facts(session), _file_bytes(session)
@@ -178,9 +185,10 @@ def _load_and_run(scenario: Scenario, feeds: Mapping[str, Any]) -> tuple[Reading
 
     before = probes.read()
     try:
-        session = ort.InferenceSession(str(scenario.model), providers=["CPUExecutionProvider"])
+        options = silent(ort.SessionOptions())
+        session = ort.InferenceSession(str(scenario.model), options, providers=["CPUExecutionProvider"])
         for _ in range(scenario.runs):
-            session.run(None, dict(feeds))
+            session.run(None, dict(feeds), silent(ort.RunOptions()))
     except Exception as error:  # onnxruntime raises a dozen classes of its own
         raise ModelError(f"ONNX Runtime cannot run '{scenario.model.name}': {error_text(error)}") from error
     return before, session

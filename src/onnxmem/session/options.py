@@ -34,6 +34,12 @@ def set_attributes(target: Any, settings: Mapping[str, Any], kind: str) -> None:
             raise UsageError(f"{kind} option '{name}' cannot be {value!r}") from error
 
 
+def silent(options: Any) -> Any:
+    """The same session or run options, with which ONNX Runtime logs no errors: they are raised, and said once."""
+    options.log_severity_level = 4
+    return options
+
+
 @contextmanager
 def applied(options: Any, settings: Mapping[str, modes.Setting], config: Mapping[str, str]) -> Iterator[None]:
     """The options with these settings while the block runs: the caller may use the object for other sessions, too."""

@@ -209,7 +209,7 @@ def is_package(path: Path) -> bool:
 
 
 def mode_for(mode: str | None, model: Path) -> str:
-    """The mode asked for, if it can load this model; else stock, and for a package the one it was made for."""
+    """The mode asked for, if it can load this model; else a package's own, and for all others stock."""
     if mode is None and is_package(model):
         return open_package(model).manifest.mode
     return check_mode(mode or "stock", model).name

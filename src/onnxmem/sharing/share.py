@@ -72,19 +72,7 @@ def share(
     the model. `on_hold(pids)` is called while a group is alive.
     """
     source = Path(model)
-    scenario = Scenario(
-        model=source,
-        shapes=shapes or {},
-        dims=dims or {},
-        inputs=None if inputs is None else Path(inputs),
-        ranges=ranges or {},
-        seed=seed,
-        runs=runs,
-        threads=threads,
-        options=options or {},
-        config=config or {},
-        timeout=time_limit,
-    )
+    scenario = Scenario.of(locals())
     # Whoever looks at groups has all the time there is.
     deadline = Deadline(time_limit if on_hold is None else _FOREVER)
     counts = _counts(workers)

@@ -25,7 +25,7 @@ def test_a_thinned_timeline_keeps_its_peak() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"runs": 0}, {"threads": 0}, {"threads": 9999}, {"timeout": -1.0}, {"timeout": float("nan")}]
+    "wrong", [{"runs": 0}, {"threads": 0}, {"threads": 9999}, {"time_limit": -1.0}, {"time_limit": float("nan")}]
 )
 def test_scenarios_refuse_nonsense(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="must be"):

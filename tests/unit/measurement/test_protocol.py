@@ -30,7 +30,7 @@ PLANNED = Planned("planned", None, 64, 64, 32, 1, 4, 0, 0, ("a", "b"))
         End("load", 0.25),
         Failed("load", 0.5, protocol.FAILED, "Fail", "no kernel\nhere", ""),
         Ran(1e-3),
-        Outputs(("a", "b"), {"y": (1, 2)}),
+        Outputs(("a", "b"), {"y": (1, 2)}, 8),
         Saved((("y", "/tmp/y.npy"), ("names", None))),
         PLANNED,
         Released(False, "no arena", ("a list",), True),

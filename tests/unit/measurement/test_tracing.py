@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import onnxmem
-from onnxmem.errors import UsageError
+from onnxmem.errors import ModelError, UsageError
 
 
 def test_figures_are_those_of_the_buffers_and_come_back_equal(unet: Path) -> None:
@@ -28,6 +31,20 @@ def test_figures_are_those_of_the_buffers_and_come_back_equal(unet: Path) -> Non
 def test_free_dimensions_and_paths_may_be_given_in_any_form(model: Path) -> None:
     result = onnxmem.trace(str(model), dims={"batch": 5}, ranges={"x": (-1, 1)}, seed=3)
     assert result.inputs == {"x": (5, 64)}
+
+
+@pytest.mark.parametrize("verb", [onnxmem.trace, onnxmem.track_onnx_runtime_memory_release])
+def test_a_model_that_fails_says_so_once(
+    verb: Callable[..., object], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "fails.onnx"
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [name]) for name in "xy")
+    shape = helper.make_tensor("shape", TensorProto.INT64, [1], [3])
+    graph = helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["y"])], "fails", [x], [y], [shape])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), model)
+    with pytest.raises(ModelError, match="Reshape"):
+        verb(model, dims={"x": 4})
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_is_not_an_onnx_file_is_refused(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_demonstrations_come_back_equal() -> None:
         "In one process 99.3% of the 290.0 MiB that the model brought came back; with a session in a process of its "
         "own, 99.0% of the 200.0 MiB of the child."
     )
+    assert repr(result) == "<Demonstration of net.onnx: 99.3% back in one process, 99.0% by ending one>"
 
 
 def test_other_programs_are_not_counted_as_ours() -> None:
@@ -73,6 +74,9 @@ def test_other_programs_are_not_counted_as_ours() -> None:
 
 
 def test_the_verdict_says_why_it_cannot_tell() -> None:
+    assert repr(tracking()) == "<Tracking of net.onnx: 297.0 MiB freed, 99.0% of what the model brought is back>"
+    assert repr(tracking(known=False)) == "<Tracking of net.onnx: 297.0 MiB freed>"
+    assert "had been released before" in repr(tracking(released(already=True)))
     assert "before the tracking began" in tracking(known=False).verdict
     assert "held by 1 IOBinding" in tracking(released(held_by=("1 IOBinding",))).verdict
     assert "Nothing was released" in tracking(released(already=True)).verdict

@@ -43,9 +43,9 @@ class Call(Message):
     fetch: Sequence[str]
     feeds: Mapping[str, Any]
     options: Mapping[str, Any]
-    size: int = 0
-    free: Sequence[int] = ()
-    forget: Sequence[int] = ()
+    size: int
+    free: Sequence[int]
+    forget: Sequence[int]
 
 
 class Returned(Message):

@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -119,8 +120,10 @@ class Lane:
         # Filled by finalizers of arrays, in any thread and at any moment: appending is atomic, a lock might deadlock.
         self._returned: deque[int] = deque()
 
-    def call(self, request: Call, parcel: Parcel) -> list[Any]:
-        """Send one request and wait for its answer."""
+    def call(
+        self, fetch: Sequence[str], feeds: Mapping[str, Any], options: Mapping[str, Any], parcel: Parcel
+    ) -> list[Any]:
+        """Ask for one run, with inputs from the parcel, and wait for its answer."""
         outgoing, new = self._room(parcel.size)
         parcel.write(outgoing.view())
         while self._returned:
@@ -129,7 +132,7 @@ class Lane:
         for number in forget:
             del self._slots[number]
         self.waiting = True
-        request = Call(request.fetch, request.feeds, request.options, outgoing.size, self._free, forget)
+        request = Call(fetch, feeds, options, outgoing.size, self._free, forget)
         self._channel.send(request, [outgoing.descriptor] if new else [])
         outgoing.handed_over()
         reply, descriptors = self._channel.receive()

@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxmem.errors import SessionClosed, SessionError, SessionLost, UsageError
 from onnxmem.session.isolated.channel import Gone
-from onnxmem.session.isolated.messages import Call, Load
+from onnxmem.session.isolated.messages import Load
 from onnxmem.session.isolated.process import Child
 from onnxmem.session.isolated.wire import Parcel
 from onnxmem.session.modes import find_mode
@@ -87,12 +87,12 @@ class IsolatedSession:
         fetch = self._names(output_names, input_feed)
         parcel = Parcel()
         feeds = {name: parcel.add(value, name) for name, value in input_feed.items()}
-        request = Call(fetch=fetch, feeds=feeds, options=_settings(run_options, "run options"))
+        options = _settings(run_options, "run options")
         child = self._living()
         try:
             lane = child.lane()
             try:
-                return lane.call(request, parcel)
+                return lane.call(fetch, feeds, options, parcel)
             finally:
                 child.give_back(lane)
         except Gone:
@@ -201,13 +201,14 @@ class IsolatedSession:
 
     def _names(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[str]:
         """The outputs to fetch, once all names are known to be right: wrong ones need no journey."""
-        inputs, outputs = self.get_inputs(), [value.name for value in self.get_outputs()]
-        known = [value.name for value in (*inputs, *self.get_overridable_initializers())]
+        about = self._about
+        outputs = [name for name, _, _ in about.outputs]
+        known = [name for name, _, _ in (*about.inputs, *about.overridable)]
         for names, valid, kind in ((feeds, known, "input"), (output_names or (), outputs, "output")):
             for name in names:
                 if name not in valid:
                     raise UsageError(f"the model has no {kind} '{name}'", hint=f"it has: {', '.join(valid)}")
-        missing = [v.name for v in inputs if v.name not in feeds and not v.type.startswith("optional")]
+        missing = [name for name, kind, _ in about.inputs if name not in feeds and not kind.startswith("optional")]
         if missing:
             raise UsageError(f"nothing was given for the input '{missing[0]}'", hint=f"needed: {', '.join(missing)}")
         return list(output_names or outputs)

@@ -120,7 +120,7 @@ class _Lane:
         except Exception as error:
             self.channel.send(_failure(error))
             return
-        message = Returned(outputs=reply, slot=slot.number, size=slot.size, used=parcel.size)
+        message = Returned(reply, slot.number, slot.size, parcel.size)
         self.channel.send(message, [slot.descriptor] if new else [])
         slot.handed_over()
 

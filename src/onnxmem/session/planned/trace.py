@@ -14,6 +14,7 @@ from onnxmem._native import arena as native
 from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
+from onnxmem.session.options import silent
 
 ALIGNMENT = 64
 OUTLIVES = -1
@@ -119,9 +120,9 @@ def record(
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
 
-    how = onnxruntime.RunOptions()
+    how = silent(onnxruntime.RunOptions())
     try:
-        options = options or onnxruntime.SessionOptions()
+        options = options or silent(onnxruntime.SessionOptions())
         with made_for_plans(options):
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
         # Nothing but this ends a run within this process.
