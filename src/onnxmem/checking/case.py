@@ -18,7 +18,7 @@ from onnxmem.measurement.signature import read_signature
 from onnxmem.session.modes import check_mode
 from onnxmem.session.package import hash_file
 
-WAYS = ("measurement", "estimate")
+WAYS = ("measurement",)
 """How the figure is found: by running the model, or by a prediction."""
 
 
