@@ -53,7 +53,7 @@ class Settings:
             models = dict.fromkeys(str(case.scenario.model) for case in self.cases)
             raise UsageError(
                 f"'{self.file}' has no budget for '{model}'",
-                hint=f"give --budget 300MiB, or one of: {', '.join(models)}",
+                hint=f"give --budget 300MiB; the table has: {', '.join(models)}",
             )
         return found
 

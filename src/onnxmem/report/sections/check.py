@@ -180,7 +180,7 @@ def _notes(document: Document, checks: list[Document]) -> list[str]:
     for check in checks:
         notes += [words(note) for note in check.get("notes") or ()]
         if check.get("hint"):
-            notes.append(f"{_title(check)}: {words(check['hint'])}.")
+            notes.append(f"{_title(check)}: {words(check['hint'], 600)}.")
         before = check.get("baseline") or {}
         if before.get("since"):
             since = "; ".join(words(each, 120) for each in before["since"])
