@@ -17,8 +17,7 @@ import pytest
 
 from onnxmem import IsolatedSession, SessionClosed, SessionError, SessionLost
 from onnxmem.errors import ModelError, UsageError
-from onnxmem.session.isolated.channel import Channel
-from onnxmem.session.isolated.messages import Load, Loaded
+from onnxmem.session.isolated.channel import Channel, Load, Loaded
 from onnxmem.session.isolated.process import Child
 
 X = np.random.default_rng(0).standard_normal((3, 64), dtype=np.float32)

@@ -22,8 +22,7 @@ from benchmarks.release import cycles, ladder_of
 from onnxmem import zoo
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.progress import Progress
-from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder, release_ladder
+from onnxmem.releasing.ladder import Ladder, explain_release, release_ladder
 from onnxmem.releasing.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
 from onnxmem.report.charts.waterfall import summary
 from onnxmem.unknown import Unknown

@@ -17,7 +17,8 @@ from onnxmem.folders import temporary_folder
 from onnxmem.measurement.signature import read_signature
 from onnxmem.model.external import external_location
 from onnxmem.model.load import all_tensors, load_proto, refuse_package
-from onnxmem.packing.build import ORT_LIMIT, SMALLEST, build
+from onnxmem.packing.blobs import SMALLEST
+from onnxmem.packing.build import ORT_LIMIT, build
 from onnxmem.result import Result
 from onnxmem.units import format_bytes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnxmem.session.cpu import this_cpu
+from onnxmem.session.package import this_cpu
 
 
 def test_features_of_a_cpu(tmp_path: Path) -> None:
