@@ -23,8 +23,9 @@ from onnxmem.history.entry import Entry
 from onnxmem.history.revision import read_commit
 from onnxmem.history.store import append, check_history, last_passed
 from onnxmem.history.tolerance import USUAL, Tolerance
-from onnxmem.measurement.scenario import Scenario, Setting
+from onnxmem.measurement.scenario import Scenario
 from onnxmem.progress import OnProgress, Progress
+from onnxmem.session.modes import Setting
 from onnxmem.units import parse_bytes
 
 HISTORY = "history"

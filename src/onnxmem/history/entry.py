@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields
 from onnxmem.documents import Record, stored
 from onnxmem.environment import Environment
 from onnxmem.history.figures import Figures
-
-Setting = bool | int | float | str
+from onnxmem.session.modes import Setting
 
 _WORDS = {"model": "of", "mode": "in mode", "shapes": "with inputs", "threads": "with threads", "by": "by"}
 
