@@ -4,8 +4,8 @@ from onnxmem.checking.check import check as check
 from onnxmem.checking.check import check_project as check_project
 from onnxmem.checking.checking import Checking as Checking
 from onnxmem.comparison.best import load_best as load_best
+from onnxmem.comparison.compare import Comparison as Comparison
 from onnxmem.comparison.compare import compare as compare
-from onnxmem.comparison.comparison import Comparison as Comparison
 from onnxmem.errors import BudgetExceeded as BudgetExceeded
 from onnxmem.errors import ExternalDataError as ExternalDataError
 from onnxmem.errors import MissingDependency as MissingDependency

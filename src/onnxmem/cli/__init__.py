@@ -25,8 +25,7 @@ from onnxmem.cli import (
     zoo,
 )
 from onnxmem.cli.console import tell
-from onnxmem.cli.groups import spread
-from onnxmem.cli.limit import end_on_sigterm, interruptible
+from onnxmem.cli.groups import end_on_sigterm, interruptible, spread
 from onnxmem.errors import OnnxmemError
 
 app = typer.Typer(

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import printable, shorten
-from onnxmem.report.charts.theme import LIGHT, LINES, SHAPES, Theme
+from onnxmem.report.charts.theme import LIGHT, LINES, SHAPES
 from onnxmem.units import format_bytes
 
 WIDTH, HEIGHT = 640, 320
 
 
-def history_chart(
-    document: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> Picture:
+def history_chart(document: Document, *, width: int = WIDTH) -> Picture:
     """What did it take over time? One line for each series; a ring and a figure where it grew.
 
     Takes `{"figure", "series": [{"name", "points": [{"date", "bytes", "grew", "commit", "change"}]}]}`.
     """
-    canvas = Canvas.of(width, theme, budget)
+    canvas = Canvas.of(width)
     alt, series = canvas.alt, document["series"]
     # Names are the reader's only key: two that look alike after shortening would be one line.
     shown = [f"{k + 1}. {shorten(printable(each['name']), 60)}" for k, each in enumerate(series)]
-    top = canvas.reach(max((point["bytes"] for each in series for point in each["points"]), default=1)) * 1.12
+    top = 1.12 * max((point["bytes"] for each in series for point in each["points"]), default=1)
     factor, unit = unit_of(top)
     rows: list[Row] = [
         {
             "name": name,
             "x": point["date"],
             "y": point["bytes"] / factor,
-            "text": format_bytes(point["bytes"]),
-            "commit": shorten(printable(point["commit"]), 20),
+            "hover": f"{name}, {point['date']}: {format_bytes(point['bytes'])} {printable(point['commit'])}".strip(),
             "grew": f"+{format_bytes(point['change'])}" if point["grew"] else "",
         }
         for name, each in zip(shown, series, strict=True)
@@ -44,18 +41,15 @@ def history_chart(
     y = canvas.scale("y:Q", top / factor, title=f"{document['figure']} ({unit})", tickCount=6)
     colour = alt.Color("name:N", scale=alt.Scale(domain=shown, range=list(colours.values())), legend=key)
     shape = alt.Shape("name:N", scale=shapes, legend=key)
-    dots = {"filled": True, "size": 45, "opacity": 1, "aria": False}
+    dots = canvas.rows(rows).mark_point(filled=True, size=45, opacity=1)
     grown = [row for row in rows if row["grew"]]
-    ring = canvas.rows(grown).mark_point(size=170, strokeWidth=2, stroke=theme.peak, filled=False, aria=False)
-    text = canvas.text(grown, color=theme.peak, dy=-14, fontWeight="bold")
+    ring = canvas.rows(grown).mark_point(size=170, strokeWidth=2, stroke=LIGHT.peak, filled=False, aria=False)
+    text = canvas.text(grown, color=LIGHT.peak, dy=-14, fontWeight="bold")
     layers = [
         canvas.rows(rows).mark_line(strokeWidth=2, aria=False).encode(x=x, y=y, color=colour, detail="name:N"),
-        canvas.rows(rows)
-        .mark_point(**dots)
-        .encode(x=x, y=y, color=colour, shape=shape, tooltip=["name:N", "x:T", "text:N", "commit:N", "grew:N"]),
+        dots.encode(x=x, y=y, color=colour, shape=shape, description="hover:N"),
         ring.encode(x=x, y=y),
         text.encode(x=x, y=y, text="grew:N"),
-        *canvas.budget_line(top, HEIGHT, across=False),
     ]
     chart = alt.layer(*layers).properties(width=width, height=HEIGHT)
-    return canvas.finish(chart, title or f"{document['figure']} over time")
+    return canvas.finish(chart, f"{document['figure']} over time")

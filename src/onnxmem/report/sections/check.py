@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxmem.report.cells import Document, day, name, number, percent, reasons, seconds, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_machine, few, figures, shapes_text
+from onnxmem.report.sections.common import about_machine, figures, shapes_text
 from onnxmem.units import format_bytes, format_count
 
 _ROOM = 900
@@ -35,10 +35,9 @@ def section(document: Document) -> Section:
         actions=_actions(wrong),
         story=() if alone else tuple(words(check["sentence"], _ROOM) for check in wrong),
         charts=_charts(wrong),
-        tables=tuple(table for table in tables if table.rows),
-        notes=few(_notes(document, checks)),
+        tables=tables,
+        notes=tuple(_notes(document, checks)),
         alarm=bool(wrong),
-        source=document,
     )
 
 
@@ -119,15 +118,17 @@ def _command(check: Document, verb: str, mode: str) -> str:
 
 def _charts(wrong: Iterable[Document]) -> tuple[Chart, ...]:
     """What those that are over their budgets are made of."""
+    over = [check for check in wrong if check.get("parts")]
+    # One line across all bars: only if it is about whole bars, and about all of them.
+    budgets = {check["budget_bytes"] if check["case"]["figure"] == "peak" else None for check in over}
+    budget = budgets.pop() if len(budgets) == 1 else None
     bars: list[dict[str, Any]] = [
         {
             "label": _title(check),
             "parts": [{"name": words(part, 40), "bytes": bytes_} for part, bytes_ in check["parts"].items()],
-            # The budget is a line across the bar only if it is about the whole bar.
-            "budget_bytes": check["budget_bytes"] if check["case"]["figure"] == "peak" else None,
+            "budget_bytes": budget,
         }
-        for check in wrong
-        if check.get("parts")
+        for check in over
     ]
     if not bars:
         return ()

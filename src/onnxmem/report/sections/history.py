@@ -6,7 +6,7 @@ from typing import Any
 
 from onnxmem.report.cells import Document, day, listed, name, number, percent, seconds, size, words
 from onnxmem.report.report import Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import few, shapes_text
+from onnxmem.report.sections.common import shapes_text
 from onnxmem.units import format_bytes, format_count
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -30,10 +30,9 @@ def section(document: Document) -> Section:
         facts=_facts(series[0], label) if len(series) == 1 else (),
         story=tuple(_growth(each, point) for each, point in grown[:_GROWN]),
         charts=_charts(series, label),
-        tables=tuple(table for table in tables if table.rows),
-        notes=few(_notes(document, grown)),
+        tables=tables,
+        notes=tuple(_notes(document, grown)),
         alarm=any(each["points"][-1]["grew"] for each in series),
-        source=document,
     )
 
 
