@@ -102,7 +102,7 @@ class Model:
         found = self._infer(proto, shapes, names, Deadline(max(time_limit, 0.01)))
         if found.contradictions:
             self._refuse(found.contradictions[0], _numeric(shapes))
-        graph = _build(proto.graph, found.scope, found.reasons, self.folder if seen == "raw" else None)
+        graph = _build(proto.graph, found.scope, found.reasons, optimized=seen != "raw")
         if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
             # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
             graph = replace(graph, numbering="file")
@@ -194,16 +194,16 @@ def _known(kind: TensorType) -> bool:
     return kind.shape is not None and not any(name.startswith("?") for dim in kind.shape for name in symbols_of(dim))
 
 
-def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: Path | None) -> Graph:
+def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], *, optimized: bool) -> Graph:
     stored = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
     inputs = tuple(value.name for value in proto.input if value.name not in stored)
-    runtime_shapes = {} if folder else {value.name: _runtime_shape(value.type) for value in proto.value_info}
+    runtime_shapes = {value.name: _runtime_shape(value.type) for value in proto.value_info} if optimized else {}
     nodes, tensors = [], {name: _tensor(name, scope.types.get(name), reasons) for name in inputs}
     for index, node in enumerate(proto.node):
         if is_constant(node):
             continue
         graphs = tuple(
-            _build(graph, scope.children.get((index, k), Scope(scope)), reasons, folder)
+            _build(graph, scope.children.get((index, k), Scope(scope)), reasons, optimized=optimized)
             for k, graph in enumerate(subgraphs_of(node))
         )
         nodes.append(Node(index, node.name, node.op_type, node.domain, tuple(node.input), tuple(node.output), graphs))
@@ -217,9 +217,9 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
         inputs,
         tuple(value.name for value in proto.output),
         tensors,
-        read_weights(proto, folder),
+        read_weights(proto),
         captured=tuple(captured_names(proto)),
-        numbering="saved" if folder is None else "file",
+        numbering="saved" if optimized else "file",
     )
 
 
