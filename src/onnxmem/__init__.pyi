@@ -38,6 +38,9 @@ from onnxmem.placement.table import read_problem as read_problem
 from onnxmem.placement.table import write_plan as write_plan
 from onnxmem.placement.table import write_problem as write_problem
 from onnxmem.placement.validate import validate_plan as validate_plan
+from onnxmem.prediction.predict import predict as predict
+from onnxmem.prediction.prediction import Forecast as Forecast
+from onnxmem.prediction.prediction import Prediction as Prediction
 from onnxmem.releasing.demonstrate import Demonstration as Demonstration
 from onnxmem.releasing.demonstrate import (
     demonstrate_actual_onnx_memory_release as demonstrate_actual_onnx_memory_release,

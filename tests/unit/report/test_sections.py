@@ -153,3 +153,10 @@ def test_commands_are_about_the_same_model_and_inputs() -> None:
     (section,) = make_report([{**samples.measure(), "command": command}]).sections
     again = "onnxmem measure 'my models/model.onnx' --shape x=1x3 --dim n=2 --mode planned"
     assert section.actions[0].command == again
+
+
+def test_a_written_network_is_named_as_a_shell_takes_it() -> None:
+    written = {"schema": "onnxmem.zoo/1", "model": "unet", "path": "my nets/u.onnx", "bytes": 2 * samples.MIB}
+    (section,) = make_report([written]).sections
+    assert section.summary == "my nets/u.onnx holds unet with random weights: 2.0 MiB."
+    assert section.actions[0].command == "onnxmem estimate 'my nets/u.onnx'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import PurePath
 
 from onnxmem.report.cells import Document, known, name, number, sentence, size, words
@@ -72,7 +73,7 @@ def conversion_section(document: Document) -> Section:
         f"{model(document)}, converted",
         f"{first} holds the model as {words(document['to'], 20)}: {total.text}.",
         facts=(Fact("written", total, ", ".join(words(PurePath(file["path"]).name, 60) for file in files)),),
-        actions=(Action("Measure what it takes", command=f"onnxmem measure {first}"),) if files else (),
+        actions=(Action("Measure what it takes", command=shlex.join(["onnxmem", "measure", first])),) if files else (),
         tables=(Table("Files", ("file", "size"), tuple((name(f["path"], 200), size(f, "bytes")) for f in files)),),
     )
 
@@ -82,12 +83,12 @@ def zoo_section(document: Document) -> Section:
     if "models" not in document:
         path = words(document["path"], 200)
         summary = f"{path} holds {words(document['model'], 40)} with random weights: {known(document, 'bytes')}."
-        estimate = Action("Estimate what it takes", command=f"onnxmem estimate {path}")
+        estimate = Action("Estimate what it takes", command=shlex.join(["onnxmem", "estimate", path]))
         return Section(f"{model(document)}, from the zoo", summary, actions=(estimate,))
     rows = tuple((Cell(words(each["name"], 40)), Cell(words(each["about"], 120))) for each in document["models"])
     return Section(
         "The zoo",
-        f"{format_count(len(rows), 'classic network')} with random weights, at any batch and size.",
+        f"{format_count(len(rows), 'classic network')} with random weights; their batch, size or length is free.",
         actions=(Action("Write one of them", command="onnxmem zoo NAME -o MODEL.onnx"),),
         tables=(Table("Networks", ("name", "what it is"), rows),),
     )
