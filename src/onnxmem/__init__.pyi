@@ -1,8 +1,8 @@
 """All public names, each with its home: type checkers read this file, and so does `__init__.py`."""
 
 from onnxmem.comparison.best import load_best as load_best
+from onnxmem.comparison.compare import Comparison as Comparison
 from onnxmem.comparison.compare import compare as compare
-from onnxmem.comparison.comparison import Comparison as Comparison
 from onnxmem.errors import BudgetExceeded as BudgetExceeded
 from onnxmem.errors import ExternalDataError as ExternalDataError
 from onnxmem.errors import MissingDependency as MissingDependency
@@ -38,6 +38,9 @@ from onnxmem.placement.table import read_problem as read_problem
 from onnxmem.placement.table import write_plan as write_plan
 from onnxmem.placement.table import write_problem as write_problem
 from onnxmem.placement.validate import validate_plan as validate_plan
+from onnxmem.prediction.predict import predict as predict
+from onnxmem.prediction.prediction import Forecast as Forecast
+from onnxmem.prediction.prediction import Prediction as Prediction
 from onnxmem.releasing.demonstrate import Demonstration as Demonstration
 from onnxmem.releasing.demonstrate import (
     demonstrate_actual_onnx_memory_release as demonstrate_actual_onnx_memory_release,

@@ -68,6 +68,13 @@ def test_it_runs_in_any_mode(model: Path, packed: Path) -> None:
         IsolatedSession(model, mode="fast")
 
 
+def test_the_child_has_a_group_of_its_own_but_shares_the_session(model: Path) -> None:
+    # Ctrl-C is for the group in front. Processor time is shared out by session, and calls wait for it.
+    with IsolatedSession(model) as session:
+        assert session.pid and os.getpgid(session.pid) == session.pid
+        assert os.getsid(session.pid) == os.getsid(0)
+
+
 def test_strings_sequences_and_half_precision_pass(strings: Path) -> None:
     feeds = {"text": np.array([["a", "ü€𝄞"], ["", "x" * 1000]], object), "number": np.array([1, 2, 3], np.float32)}
     direct = ort.InferenceSession(str(strings), providers=["CPUExecutionProvider"])

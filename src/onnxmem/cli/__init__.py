@@ -10,8 +10,7 @@ import typer
 
 from onnxmem.cli import compare, convert, demo, estimate, measure, pack, plan, release, report, share, trace, zoo
 from onnxmem.cli.console import tell
-from onnxmem.cli.groups import spread
-from onnxmem.cli.limit import end_on_sigterm, interruptible
+from onnxmem.cli.groups import end_on_sigterm, interruptible, spread
 from onnxmem.errors import OnnxmemError
 
 app = typer.Typer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from onnxmem.model.dims import Dim
 from onnxmem.model.weights import Weight
@@ -35,6 +36,8 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     subgraphs: tuple[Graph, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Its numbers, strings and lists of them; tensors and subgraphs are not among them."""
 
     @property
     def label(self) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from onnx import GraphProto, ModelProto, TypeProto
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import ImpossibleShapes, ModelError, RuntimeUnsupported, UsageError
@@ -21,9 +22,10 @@ from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
 from onnxmem.model.optimize import LEVELS, has_any_order, in_default_order, node_numbers, optimize
+from onnxmem.model.runtime_shapes import with_runtime_shapes
 from onnxmem.model.shapes import Inferred, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
-from onnxmem.model.weights import is_constant, read_weights
+from onnxmem.model.weights import Weight, is_constant, read_weights
 from onnxmem.unknown import Unknown
 
 VIEWS = ("raw", "optimized")
@@ -61,6 +63,11 @@ class Model:
     def dimensions(self) -> tuple[str, ...]:
         """The names of the model's free dimensions."""
         return free_dimensions(self.inputs)
+
+    def weights(self, level: str | None = None) -> tuple[Weight, ...]:
+        """All constants, those of subgraphs included: as in the file, or after ONNX Runtime's optimizer at a level."""
+        proto = self.proto if level is None else self._optimized(level, {}, ordered=False)
+        return tuple(_all_weights(proto.graph, self.folder if level is None else None))
 
     def duplicates(self) -> tuple[Duplicates, ...]:
         """Weights stored more than once."""
@@ -112,16 +119,21 @@ class Model:
             inputs=tuple(self.inputs),
             tensors={n: t for n, t in graph.tensors.items() if n in self.inputs or n not in graph.inputs},
         )
+        if seen != "raw":
+            declared = {value.name: _runtime_shape(value.type) for value in self.proto.graph.input}
+            graph = with_runtime_shapes(graph, {name: shape for name, shape in declared.items() if shape is not None})
         if numbered and seen != "raw":
             numbered_as = self._numbers(level, numbers)
             nodes = tuple(replace(node, index=_number(node, numbered_as)) for node in graph.nodes)
             graph = replace(graph, nodes=nodes, numbering="runtime")
         return replace(graph, view=seen, notes=tuple(notes))
 
-    def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+    def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]], *, ordered: bool = True) -> ModelProto:
         key = (level, tuple(sorted(fixed.items())))
         if key not in self._cache:
             optimized = optimize(self.proto, self.folder, level, fixed)
+            if not ordered:
+                return optimized
             if has_any_order(optimized):
                 with suppress(RuntimeUnsupported):  # too large to be numbered: any of its orders will do
                     optimized = in_default_order(optimized, self._numbers(level, fixed))
@@ -172,6 +184,13 @@ class Model:
             ) from error
 
 
+def _all_weights(graph: GraphProto, folder: Path | None) -> Iterator[Weight]:
+    yield from read_weights(graph, folder)
+    for node in graph.node:
+        for inner in subgraphs_of(node):
+            yield from _all_weights(inner, folder)
+
+
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:
     """The shapes in which nothing is symbolic."""
     found = {}
@@ -206,7 +225,8 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
             _build(graph, scope.children.get((index, k), Scope(scope)), reasons, folder)
             for k, graph in enumerate(subgraphs_of(node))
         )
-        nodes.append(Node(index, node.name, node.op_type, node.domain, tuple(node.input), tuple(node.output), graphs))
+        names = tuple(node.input), tuple(node.output)
+        nodes.append(Node(index, node.name, node.op_type, node.domain, *names, graphs, _attributes(node)))
         for name in filter(None, node.output):
             tensors[name] = replace(
                 _tensor(name, scope.types.get(name), reasons), runtime_shape=runtime_shapes.get(name)
@@ -221,6 +241,11 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
         captured=tuple(captured_names(proto)),
         numbering="saved" if folder is None else "file",
     )
+
+
+def _attributes(node: NodeProto) -> dict[str, Any]:
+    plain = (a for a in node.attribute if not a.HasField("t") and not a.HasField("g") and not a.graphs)
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in plain}
 
 
 def _tensor(name: str, kind: TensorType | None, reasons: Mapping[str, str]) -> Tensor:

@@ -13,8 +13,7 @@ from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.probes import Reading, System, read_system
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
-from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder, release_ladder
+from onnxmem.releasing.ladder import Ladder, explain_release, release_ladder
 from onnxmem.releasing.release import amount
 from onnxmem.result import Result
 from onnxmem.session.isolated.session import IsolatedSession

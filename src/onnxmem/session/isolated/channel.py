@@ -20,6 +20,10 @@ _HEAD = struct.Struct("<IB")  # length of the message, number of descriptors
 _MOST_DESCRIPTORS = 8
 
 
+META = ("producer_name", "graph_name", "domain", "description", "version", "custom_metadata_map")
+"""What a model says about itself."""
+
+
 class Load(Message):
     """The session to be made."""
 

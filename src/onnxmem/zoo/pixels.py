@@ -1,17 +1,38 @@
-"""A one-stage detector: features of three scales, kept from the way down, joined twice."""
+"""Networks that answer for every part of an image: early, large tensors are kept alive for the way back up."""
 
 from __future__ import annotations
 
-import onnx
-
-from onnxmem.zoo.net import IMAGE, Net
+from onnxmem.zoo.net import IMAGE, Net, network
 
 _ANCHORS = 3
 
 
-def yolo(*, channels: int = 32, depth: int = 1, classes: int = 80, seed: int = 0) -> onnx.ModelProto:
+@network
+def unet(net: Net, *, levels: int = 3, channels: int = 32, classes: int = 2) -> None:
+    """U-Net: height and width must be multiples of 2^`levels`."""
+    x = net.input("image", IMAGE)
+    skips = []
+    for level in range(levels):
+        with net.scope(f"down{level + 1}"):
+            x = _double(net, x, channels << level)
+            skips.append(x)
+            x = net.max_pool(x, 2, 2)
+    with net.scope("bottom"):
+        x = _double(net, x, channels << levels)
+    for level in reversed(range(levels)):
+        with net.scope(f"up{level + 1}"):
+            x = net.concat(skips[level], net.up_conv(x, channels << level))
+            x = _double(net, x, channels << level)
+    net.output(net.conv(x, classes, 1), "mask", ("batch", classes, "height", "width"))
+
+
+def _double(net: Net, x: str, channels: int) -> str:
+    return net.conv_relu(net.conv_relu(x, channels), channels)
+
+
+@network
+def yolo(net: Net, *, channels: int = 32, depth: int = 1, classes: int = 80) -> None:
     """Detector like YOLO v5s, for multiples of 32 pixels; 7 M weights."""
-    net = Net("yolo", seed)
     c = channels
     with net.scope("backbone"):
         x = _conv(net, net.input("image", IMAGE), c, 6, stride=2, pad=2)
@@ -33,7 +54,6 @@ def yolo(*, channels: int = 32, depth: int = 1, classes: int = 80, seed: int = 0
     with net.scope("detect"):
         boxes = net.concat(*(_boxes(net, scale, 5 + classes) for scale in (fine, middle, coarse)))
     net.output(boxes, "boxes", ("batch", "boxes", 5 + classes))
-    return net.model()
 
 
 def _conv(net: Net, x: str, channels: int, kernel: int, *, stride: int = 1, pad: int | None = None) -> str:

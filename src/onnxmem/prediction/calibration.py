@@ -1,0 +1,132 @@
+"""What does a process take before it has loaded anything? Asked once per environment, of a tiny model, and kept.
+
+Interpreter, NumPy, ONNX Runtime's library and the pages of it that loading and running touch are the same for every
+model. They depend on versions and on the machine, so they are measured here rather than written down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxmem.documents import Record
+from onnxmem.environment import read_environment
+from onnxmem.errors import OnnxmemError, RuntimeUnsupported
+from onnxmem.files import write_text
+from onnxmem.folders import temporary_folder
+from onnxmem.measurement.measure import measure
+from onnxmem.measurement.measurement import Measurement
+from onnxmem.measurement.protocol import FIRST_RUN, IMPORT, LOAD, STEADY_RUNS
+from onnxmem.unknown import Unknown
+
+_FILES = ("libraries and other files", "stacks", "other")
+_REAL = 320 << 10
+"""Real models touch this much more of the libraries, give or take, than the tiny one does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process(Record):
+    """The part that every model's process has, in bytes."""
+
+    imported: int
+    """Resident after the imports."""
+    shared: int
+    """Of it, pages of files that processes share."""
+    loading: int
+    """Pages of libraries and stacks that loading a model touches."""
+    running: int
+    """The same for running it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration(Record):
+    """The same for sessions as they come and for planned ones."""
+
+    stock: Process
+    planned: Process
+
+    def of(self, mode: str) -> Process:
+        """That of a mode."""
+        return self.planned if mode == "planned" else self.stock
+
+
+def calibration() -> Calibration:
+    """This environment's, from the cache or measured now, which takes a second or two."""
+    path = cache_folder() / f"process-{_key()}.json"
+    with suppress(OSError, ValueError, OnnxmemError):
+        return Calibration.from_document(json.loads(path.read_text()))
+    with temporary_folder() as folder:
+        model = folder / "tiny.onnx"
+        model.write_bytes(_tiny_model())
+        stock, planned = (measure(model, mode=mode, runs=2, threads=1, nodes=False) for mode in ("stock", "planned"))
+    found = Calibration(stock=_process(stock), planned=_process(planned if planned.verdict.ok else stock))
+    with suppress(OSError, OnnxmemError):  # a home that cannot be written to costs a second each time, no more
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(found.document()))
+    return found
+
+
+def cache_folder() -> Path:
+    """Where what was found out about this machine is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxmem"
+
+
+def _key() -> str:
+    facts = read_environment().document()
+    # A limit on memory or a variable of the runtime may change the figures; the time of day does not.
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _process(measurement: Measurement) -> Process:
+    phases = {phase.name: phase for phase in measurement.phases}
+    if not measurement.verdict.ok or IMPORT not in phases or STEADY_RUNS not in phases:
+        raise RuntimeUnsupported(f"the process of a tiny model could not be measured: {measurement.verdict}")
+    kinds: dict[str, Mapping[str, int]] = {}
+    for name in (IMPORT, LOAD, FIRST_RUN, STEADY_RUNS):
+        made_of = phases[name].made_of
+        if isinstance(made_of, Unknown):
+            raise RuntimeUnsupported(f"the process of a tiny model cannot be looked into: {made_of.reason}")
+        kinds[name] = {kind.name: kind.rss for kind in made_of}
+    reading = phases[IMPORT].reading
+    if isinstance(reading.rss, Unknown) or isinstance(reading.anon, Unknown):
+        raise RuntimeUnsupported("the memory of a process cannot be read here")
+
+    def grown(before: str, after: str) -> int:
+        return max(0, sum(kinds[after].get(kind, 0) - kinds[before].get(kind, 0) for kind in _FILES))
+
+    return Process(
+        imported=reading.rss,
+        shared=reading.rss - reading.anon,
+        loading=grown(IMPORT, LOAD),
+        running=grown(LOAD, STEADY_RUNS) + _REAL,
+    )
+
+
+def _tiny_model() -> bytes:
+    import numpy as np  # noqa: PLC0415
+
+    weights = {"w": np.ones((8, 3, 3, 3), np.float32), "b": np.ones((8, 8), np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "b"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())

@@ -1,0 +1,193 @@
+"""What ONNX Runtime does with the heap while it loads a model, step by step, as seen by listening to its allocator.
+
+1. The file is parsed: every weight in it becomes a block of the heap.
+2. Each is copied into a tensor, and the parsed one freed.
+3. The optimizer makes new weights (folded, fused, reordered for blocked convolutions), each by way of three copies;
+   those they replace are freed only when it is done.
+4. Kernels pack their weights: a new block each, and the old one is freed.
+
+What lies beside the model in files of its own is mapped instead: only packed weights then take memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import GraphProto
+
+from onnxmem.model.graph import Graph, Node
+from onnxmem.model.load import subgraphs_of
+from onnxmem.model.model import Model
+from onnxmem.model.weights import Weight, is_constant, read_weights
+from onnxmem.prediction.heap import Heap
+
+_STREAM = 4 << 20  # the block in which ONNX Runtime reads a file
+_SMALLEST_TENSOR = 128
+"""Smaller weights stay where they were parsed."""
+
+# The blocks by way of which a new weight is made, and which of them are aligned; the last one stays.
+_CONVERTED = (True, False, False, True)
+_FOLDED = (True,)
+_NOTE = 200
+"""What is noted of a tensor lies behind it, so that two that are freed do not become one free block."""
+_NESTED_COPIES = 2
+"""A node keeps the subgraphs that it was given, beside the graphs that are made from them."""
+
+# Beside the weights: what a session takes, what each node and weight of the graph that is run adds to it, and what is
+# left of nodes that the optimizer removed. Measured; a release of ONNX Runtime changes them by little.
+_SESSION = 850 << 10
+_PER_NODE = 1600
+_PER_WEIGHT = 10_600
+_PER_REMOVED_NODE = 6 << 10
+
+_PACKED = {
+    **dict.fromkeys(("MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger", "MatMulIntegerToFloat"), (1,)),
+    **dict.fromkeys(("DynamicQuantizeMatMul", "ConvTranspose", "Attention", "QAttention", "MatMulNBits"), (1,)),
+    **dict.fromkeys(("LSTM", "GRU", "DynamicQuantizeLSTM"), (1, 2)),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul"), (3,)),
+}
+"""Operators whose kernels pack weights, and which of their inputs those are."""
+_PACKED_COLUMNS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """What the weights of a model are, and become."""
+
+    parsed: tuple[Weight, ...]
+    """In the file."""
+    nested: tuple[Weight, ...]
+    """Those of them that are in subgraphs."""
+    optimized: tuple[tuple[Weight, ...], ...]
+    """After each level of the optimizer; the last are those that are run."""
+    packed: Mapping[str, int]
+    """Those that kernels pack, and the bytes of the packed form."""
+    nodes: int
+    nodes_parsed: int
+
+    @classmethod
+    def of(cls, model: Model, graph: Graph, level: str) -> Weights:
+        """Of a model and the graph that is run, which was optimized at that level."""
+        # The optimizer cleans up between fusions, which come first, and changes of layout, which come last.
+        parsed, top = model.weights(), {weight.name for weight in read_weights(model.proto.graph, None)}
+        steps = ("basic", level) if graph.view != "raw" and level not in ("disabled", "basic") else ()
+        return cls(
+            parsed=parsed,
+            nested=tuple(weight for weight in parsed if weight.name not in top),
+            optimized=tuple(model.weights(step) for step in steps) or (tuple(graph.all_weights()),),
+            packed=packed_weights(graph),
+            nodes=sum(len(inner.nodes) for inner in graph.walk()),
+            nodes_parsed=_count(model.proto.graph),
+        )
+
+    @property
+    def run(self) -> tuple[Weight, ...]:
+        """Those of the graph that is run."""
+        return self.optimized[-1]
+
+    @property
+    def bytes(self) -> int:
+        """All that the graph that is run reads, not packed."""
+        return _total(self.run)
+
+    @property
+    def structures(self) -> int:
+        """What the session takes beside its weights."""
+        return _SESSION + _PER_NODE * self.nodes + _PER_WEIGHT * len(self.run)
+
+    @property
+    def leftovers(self) -> int:
+        """What stays in the heap of nodes that were optimized away."""
+        return _PER_REMOVED_NODE * max(0, self.nodes_parsed - self.nodes)
+
+
+def load_inline(weights: Weights, heap: Heap, file_bytes: int) -> None:
+    """Load a model whose weights are in its file."""
+    stream = heap.allocate(min(_STREAM, file_bytes))
+    parsed = {weight.name: heap.allocate(weight.size or 0) for weight in weights.parsed}
+    heap.free(stream)
+    heap.allocate(weights.structures + weights.leftovers)
+    tensors: dict[str, int] = {}
+    for weight in weights.parsed:
+        if (weight.size or 0) >= _SMALLEST_TENSOR:
+            tensors[weight.name] = heap.allocate(weight.size or 0, aligned=True)
+            heap.allocate(_NOTE)
+            heap.free(parsed.pop(weight.name))
+    for weight in weights.nested:
+        for _ in range(_NESTED_COPIES):
+            heap.allocate(weight.size or 0)
+    before = weights.parsed
+    for after in weights.optimized:
+        _optimize(before, after, tensors, heap)
+        before = after
+    for name, size in weights.packed.items():
+        heap.allocate(size, aligned=True)
+        if name in tensors:
+            heap.free(tensors.pop(name))
+
+
+def _optimize(before: Sequence[Weight], after: Sequence[Weight], tensors: dict[str, int], heap: Heap) -> None:
+    """One level: new weights by way of copies, then the end of those that nobody reads any more."""
+    sizes = {weight.name: (weight.shape, weight.size) for weight in before}
+    kept = {weight.name for weight in after if sizes.get(weight.name) == (weight.shape, weight.size)}
+    replaced = {weight.size for weight in before if weight.name not in kept}
+    made: dict[str, int] = {}
+    for weight in after:
+        if weight.name not in kept and (weight.size or 0) >= _SMALLEST_TENSOR:
+            # What is computed from nothing but constants is written once; what replaces a weight is converted.
+            aligned = _CONVERTED if weight.size in replaced else _FOLDED
+            copies = [heap.allocate(weight.size or 0, aligned=each) for each in aligned]
+            for copy in copies[:-1]:
+                heap.free(copy)
+            heap.allocate(_NOTE)
+            made[weight.name] = copies[-1]
+    for name in [name for name in tensors if name not in kept]:
+        heap.free(tensors.pop(name))
+    tensors.update(made)
+
+
+def load_external(weights: Weights, heap: Heap, *, pack: bool) -> None:
+    """Load a model whose weights are mapped; with `pack`, kernels copy those that they pack."""
+    heap.allocate(weights.structures)
+    if pack:
+        for size in weights.packed.values():
+            heap.allocate(size, aligned=True)
+
+
+def packed_weights(graph: Graph) -> dict[str, int]:
+    """The weights that kernels pack, with the size of the packed form."""
+    found: dict[str, int] = {}
+    for inner in graph.walk():
+        known = {weight.name: weight for weight in inner.weights}
+        for node in inner.nodes:
+            for position in _PACKED.get(node.op_type, ()):
+                weight = known.get(node.inputs[position]) if position < len(node.inputs) else None
+                if weight is not None and weight.size and len(weight.shape) >= 2:
+                    found[weight.name] = _packed_size(node, weight)
+    return found
+
+
+def packed_in_arena(graph: Graph) -> tuple[int, ...]:
+    """The sizes of those whose kernels take memory for them from the arena, which runs then find partly used."""
+    known = {weight.name: weight.size or 0 for weight in graph.weights}
+    nodes = (node for node in graph.nodes if node.op_type == "ConvTranspose" and len(node.inputs) > 1)
+    return tuple(size for node in nodes if (size := known.get(node.inputs[1], 0)))
+
+
+def _packed_size(node: Node, weight: Weight) -> int:
+    """Matrices are packed in strips of 16 columns, the last one filled up."""
+    assert weight.size is not None
+    transposed = node.attributes.get("transB", 0) or node.op_type in ("LSTM", "GRU")
+    columns = weight.shape[-2] if transposed else weight.shape[-1]
+    return weight.size * (-(-columns // _PACKED_COLUMNS) * _PACKED_COLUMNS) // max(columns, 1)
+
+
+def _count(graph: GraphProto) -> int:
+    """The nodes of a graph and of every graph in it, constants not included."""
+    inner = sum(_count(g) for node in graph.node for g in subgraphs_of(node))
+    return inner + sum(not is_constant(node) for node in graph.node)
+
+
+def _total(weights: Iterable[Weight]) -> int:
+    return sum(weight.size or 0 for weight in weights)

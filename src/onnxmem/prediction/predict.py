@@ -1,0 +1,302 @@
+"""What will the whole process take, in each mode, before anything runs? Model + question → Prediction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+from onnxmem.deadline import Deadline
+from onnxmem.errors import UsageError
+from onnxmem.model.graph import Graph, Node, Tensor
+from onnxmem.model.model import Model
+from onnxmem.prediction.arena import Arena
+from onnxmem.prediction.calibration import Calibration, Process, calibration
+from onnxmem.prediction.heap import Heap
+from onnxmem.prediction.loading import Weights, load_external, load_inline, packed_in_arena
+from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
+from onnxmem.prediction.requests import Requests, Runs, runs_of, unknown_tensors
+from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
+from onnxmem.prediction.scratch.kernels import allocated_shape, scratch_of
+from onnxmem.schedule.scheduled import Question, numbered_graph
+from onnxmem.session.modes import find_mode
+from onnxmem.unknown import Unknown
+
+MODES = ("stock", "tuned", "external", "mapped", "prepacked", "planned")
+"""Those that are predicted; .ort files are not."""
+_INLINE = ("stock", "tuned", "planned")
+_STEADY = 3
+"""Later runs until the arena has its final size."""
+_PLANNER = 700 << 10
+"""What the planner takes in a process of its own."""
+_RECORDING = 300 << 10
+"""What it takes to write down a run and to lay out its plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model at given sizes, and all that predictions of any mode are made from."""
+
+    model: Model
+    graph: Graph
+    given: Mapping[str, int]
+    assumed: Mapping[str, int]
+    level: str
+    threads: int
+
+    @classmethod
+    def of(cls, model: Model, question: Question, threads: int | None = None) -> Subject:
+        """Read the graph at the sizes asked for."""
+        graph, given, assumed = numbered_graph(model, question, Deadline(question.time_limit))
+        return cls.of_graph(model, graph, given, assumed, question.level, threads)
+
+    @classmethod
+    def of_graph(
+        cls,
+        model: Model,
+        graph: Graph,
+        given: Mapping[str, int],
+        assumed: Mapping[str, int],
+        level: str,
+        threads: int | None = None,
+    ) -> Subject:
+        """The same of a graph whose dimensions all have numbers."""
+        count = threads or len(os.sched_getaffinity(0))
+        return cls(model=model, graph=graph, given=given, assumed=assumed, level=level, threads=count)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What its weights are, and become."""
+        return Weights.of(self.model, self.graph, self.level)
+
+    @cached_property
+    def stock_runs(self) -> Runs:
+        """What runs ask for with memory pattern and same-size reuse …"""
+        return self._runs(True)
+
+    @cached_property
+    def plain_runs(self) -> Runs:
+        """… and without."""
+        return self._runs(False)
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What the caller feeds, as far as it is known."""
+        shapes = {name: self.graph.tensors[name].shape for name in self.graph.inputs if name in self.graph.tensors}
+        return {name: _numbers(shape) for name, shape in shapes.items() if shape is not None}
+
+    @cached_property
+    def input_bytes(self) -> int:
+        """What the caller feeds."""
+        sizes = (self.graph.tensors[name].size for name in self.graph.inputs if name in self.graph.tensors)
+        return sum(int(str(size)) for size in sizes if not isinstance(size, Unknown))
+
+    def _runs(self, on: bool) -> Runs:
+        block = block_size()
+        types = {t.name: t for inner in self.graph.walk() for t in inner.tensors.values()}
+        weights = {w.name: w for w in self.graph.all_weights()}
+
+        def shape_of(name: str) -> tuple[int, ...] | None:
+            if name in weights:
+                return weights[name].shape
+            shape = types[name].shape if name in types else None
+            return None if shape is None or not all(isinstance(dim, int) for dim in shape) else _numbers(shape)
+
+        def dtype_of(name: str) -> str | None:
+            found = weights.get(name) or types.get(name)
+            return found.dtype if found else None
+
+        def scratch(node: Node, _: Graph) -> Scratch:
+            found = scratch_of(node, shape_of, dtype_of, weights.__contains__, self.threads, block)
+            return NOTHING if isinstance(found, Unknown) else found
+
+        def size(tensor: Tensor, maker: Node | None) -> int:
+            if isinstance(tensor.size, Unknown):
+                return 0
+            total, shape = int(str(tensor.size)), shape_of(tensor.name)
+            if maker is None or not shape or not total:
+                return total
+            before, after = 1, 1
+            for old, new in zip(shape, allocated_shape(maker, shape, block), strict=True):
+                before, after = before * old, after * new
+            return total * after // before
+
+        return runs_of(self.graph, reuse=on, pattern=on, size=size, scratch=scratch)
+
+
+def predict(
+    model: str | PathLike[str] | Model,
+    *,
+    mode: str = "stock",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    level: str = "all",
+    time_limit: float = 20.0,
+) -> Prediction:
+    """What will a process that loads and runs this model take? `predict("m.onnx", mode="tuned", dims={"batch": 8})`.
+
+    Nothing is run: ONNX Runtime's optimizer, allocator and loading are followed on paper. The process is one of Python,
+    NumPy and ONNX Runtime; what it takes by itself is measured once per environment, and kept. `external`, `mapped` and
+    `prepacked` are predicted for the package that `pack` would make of the model.
+    """
+    check_predictable(mode)
+    question = Question(
+        shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
+        dims=dims or {},
+        level=level,
+        time_limit=time_limit,
+    )
+    opened = model if isinstance(model, Model) else Model.open(model)
+    subject = Subject.of(opened, question, threads)
+    forecast = forecast_mode(subject, mode, calibration())
+    return Prediction(
+        **{field.name: getattr(forecast, field.name) for field in fields(forecast)},
+        model=opened.name,
+        threads=subject.threads,
+        inputs=subject.input_shapes,
+        assumed=dict(subject.assumed),
+        unknown_tensors=unknown_tensors(subject.graph),
+    )
+
+
+def check_predictable(mode: str) -> None:
+    """An error for a mode that does not exist or is not predicted."""
+    if find_mode(mode).name not in MODES:
+        raise UsageError(f"mode '{mode}' cannot be predicted", hint=f"predicted are {', '.join(MODES)}; measure it")
+
+
+def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Forecast:
+    """One mode of a model at given sizes."""
+    base = environment.of(mode)
+    weights, heap = subject.weights, Heap()
+    if mode in _INLINE:
+        load_inline(weights, heap, subject.model.file_size)
+        mapped = 0
+    else:
+        load_external(weights, heap, pack=mode == "external")
+        mapped = mapped_bytes(weights, mode)
+    at_load = heap.peak + (transient_bytes(weights, mode) if mode not in _INLINE else 0)
+    if mode != "stock":
+        heap.trim()
+    kept = heap.resident
+    if mode == "planned":
+        run = planned_growth(subject.plain_runs)
+        arena, tables = run, 0
+        kept += _PLANNER
+    else:
+        arena, tables = arena_growth(
+            subject.stock_runs if mode == "stock" else subject.plain_runs, heap, packed_in_arena(subject.graph)
+        )
+    fixed = base.imported + base.loading + subject.input_bytes
+    loaded = fixed + kept
+    growth = arena + tables + mapped + base.running
+    return Forecast(
+        mode=mode,
+        load_peak=fixed + max(at_load, kept),
+        loaded=loaded,
+        run_growth=growth,
+        peak=max(fixed + at_load, loaded + growth),
+        shared=base.shared + base.loading + base.running + mapped,
+        parts=_parts(subject, base, mode, kept=kept, arena=arena + tables, mapped=mapped),
+    )
+
+
+def _numbers(shape: Sequence[object]) -> tuple[int, ...]:
+    return tuple(int(str(dim)) for dim in shape)
+
+
+def arena_growth(runs: Runs, heap: Heap, packed: Sequence[int] = ()) -> tuple[int, int]:
+    """What ONNX Runtime's arena writes to in all runs, and what its tables add to the heap."""
+
+    def take(size: int, table: int) -> tuple[int, bool]:
+        address, resident = heap.reserve(size)
+        heap.allocate(table)
+        return (address if address >= 0 else address + (1 << 46)), resident
+
+    before, arena = heap.resident, Arena(take)
+    for size in packed:
+        arena.allocate(size)
+    for requests in (runs.first, *[runs.later] * _STEADY):
+        for left in _play(requests, arena):
+            arena.free(left)
+    return arena.resident, heap.resident - before
+
+
+def planned_growth(runs: Runs) -> int:
+    """What a planned session takes to run: its plan with the outputs beside it, or writing the plan down, if more."""
+    return max(runs.first.peak, runs.first.inner_peak + runs.first.output_bytes) + _RECORDING
+
+
+def _play(requests: Requests, arena: Arena) -> list[int | None]:
+    """Make the calls; the addresses of what is left, which is the caller's."""
+    at: dict[int, int | None] = {}
+    for event in requests:
+        key = id(event.buffer)
+        if event.freed:
+            arena.free(at.pop(key))
+        else:
+            at[key] = arena.allocate(event.buffer.size)
+    return list(at.values())
+
+
+def mapped_bytes(weights: Weights, mode: str) -> int:
+    """The pages of weight files that runs read."""
+    if mode == "mapped":
+        return weights.bytes
+    unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
+    return unpacked + (sum(weights.packed.values()) if mode == "prepacked" else 0)
+
+
+def transient_bytes(weights: Weights, mode: str) -> int:
+    """What packing one weight takes while loading: its pages of the file, and if it was saved a dropped copy."""
+    if mode == "mapped":
+        return 0
+    largest = max(weights.packed.values(), default=0)
+    return largest * (2 if mode == "prepacked" else 1)
+
+
+def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
+    """What is resident after the runs, by what it is."""
+    weights, plain = subject.weights, subject.plain_runs.first
+    packed = 0 if mode == "mapped" else sum(weights.packed.values())
+    unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
+    structures = weights.structures + (_PLANNER if mode == "planned" else 0)
+    in_heap = unpacked + packed if mode in _INLINE else packed if mode == "external" else 0
+    activations = plain.peak_of("activation")
+    sizes = {
+        "libraries": base.shared + base.loading + base.running,
+        "interpreter": base.imported - base.shared,
+        "inputs": subject.input_bytes,
+        "weights": weights.bytes if mode == "mapped" else unpacked,
+        "packed copies": packed,
+        "session": structures,
+        "kept by the heap": max(0, kept - in_heap - structures),
+        "activations": activations,
+        "scratch": max(0, plain.inner_peak - activations),
+    }
+    if mode == "stock":
+        stock = subject.stock_runs
+        sizes["reuse"] = max(0, stock.first.inner_peak - plain.inner_peak)
+        sizes["pattern"] = stock.later.peak_of("pattern")
+    sizes["outputs"] = plain.output_bytes
+    # What runs take may lie where the heap kept memory of the loading: then the parts are smaller than their sizes.
+    room = arena
+    for name in ("activations", "outputs", "scratch", "pattern", "reuse"):
+        if name in sizes:
+            sizes[name] = min(sizes[name], room)
+            room -= sizes[name]
+    sizes["arena slack"] = room
+    return tuple(Part(name=name, bytes=sizes[name]) for name in PARTS if sizes.get(name, 0) > 0)
+
+
+def block_size() -> int:
+    """Channels in a block of ONNX Runtime's blocked layout, which depends on the processor."""
+    try:
+        flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):
+        return 8
+    return 16 if " avx512f" in flags else 8
