@@ -13,6 +13,7 @@ from onnxmem.report.charts.canvas import Picture
 from onnxmem.report.report import Chart
 
 DRAWINGS = {
+    "history": "history:history_chart",
     "memory map": "memory_map:placement_map",
     "peak parts": "parts:peak_parts",
     "side by side": "bars:side_by_side",
@@ -24,8 +25,8 @@ DRAWINGS = {
 }
 """Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
 
-NARROW = {"peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 210, "timeline": 240,
-          "waterfall": 190, "workers": 170}  # fmt: skip
+NARROW = {"history": 250, "peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 210,
+          "timeline": 240, "waterfall": 190, "workers": 170}  # fmt: skip
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 # As Vega writes what has a description. It escapes names, and what is escaped for an attribute is for an element, too.
