@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, ClassVar
 
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows, rating
+from onnxmem.model.dims import Expr
 from onnxmem.model.duplicates import Duplicates
+from onnxmem.model.graph import Graph
 from onnxmem.model.model import Model
 from onnxmem.model.weights import Weight
 from onnxmem.placement.plan import Plan
@@ -103,9 +105,12 @@ class Activations(Record):
             peak=PeakStep(
                 step=step,
                 node=timeline.steps[step].label if timeline.steps else None,
-                tensors=tuple(BufferRow.of(timeline.spans[index]) for index in problem.live_at(step)),
+                tensors=tuple(BufferRow.of(timeline.spans[k], scheduled.symbolic) for k in problem.live_at(step)),
             ),
-            largest=tuple(map(BufferRow.of, sorted(timeline.spans, key=lambda s: (-s.bytes, s.lower))[:10])),
+            largest=tuple(
+                BufferRow.of(span, scheduled.symbolic)
+                for span in sorted(timeline.spans, key=lambda span: (-span.bytes, span.lower))[:10]
+            ),
             unknown=tuple(map(UnknownTensor.of, timeline.unknown)),
         )
 
@@ -232,7 +237,12 @@ def compute_estimate(
         )
         for name in strategies
     ]
-    formula, note = _formula(model, question, scheduled, deadline) if scheduled.assumed else (None, None)
+    formula, note = None, None
+    if scheduled.assumed:
+        general = graph_of(model, question, scheduled.given, deadline)
+        symbolic = {tensor.name: tensor for tensor in general.all_tensors() if isinstance(tensor.size, Expr)}
+        scheduled = replace(scheduled, symbolic=symbolic)
+        formula, note = _formula(general, question, scheduled, deadline)
     result = Estimate(
         about=ModelFacts.of(scheduled),
         alignment=scheduled.problem.alignment,
@@ -251,10 +261,9 @@ def smallest(plans: Sequence[Plan]) -> Plan:
 
 
 def _formula(
-    model: Model, question: Question, scheduled: Scheduled, deadline: Deadline
+    general: Graph, question: Question, scheduled: Scheduled, deadline: Deadline
 ) -> tuple[Formula | None, str | None]:
-    symbolic = graph_of(model, question, scheduled.given, deadline)
-    timeline = order_graph(symbolic, question, deadline, scheduled.assumed)
+    timeline = order_graph(general, question, deadline, scheduled.assumed)
     if not timeline.symbols:
         return None, "the peak does not depend on the free dimensions"
     formula = peak_formula(timeline, time_limit=deadline.left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, shape, size, words
+from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, shape, size, text, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import Columns, about_inputs, command, figures, model, of_limit
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
@@ -107,8 +107,19 @@ def _estimate_tables(document: Document) -> tuple[Table, ...]:
         tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
                 peak["tensors"][:_SHOWN]),
         tensors("Largest tensors", (activations.get("largest") or ())[:_SHOWN]),
+        _in_dimensions(activations.get("largest") or ()),
         *unknown_tensors(activations["unknown"]),
     )  # fmt: skip
+
+
+def _in_dimensions(largest: Iterable[Document]) -> Table:
+    """Shapes and sizes in the model's own dimensions, where some were left open."""
+    rows = tuple(
+        (name(row["name"]), Cell(words(f"[{', '.join(map(str, row['symbolic_shape']))}]")), text(row, "symbolic_bytes"))
+        for row in largest
+        if row.get("symbolic_shape") is not None
+    )
+    return Table("Largest tensors for any size", ("tensor", "shape", "bytes"), rows[:_SHOWN])
 
 
 def _formula(document: Document) -> list[Table]:
