@@ -88,9 +88,8 @@ def test_exceeded_says_what_would_help(run: Run, unet: Path, tmp_path: Path) -> 
 
 
 def test_by_estimate_nothing_is_run(run: Run, unet: Path) -> None:
-    code, out, _ = run(
-        "check", unet, "--budget", "1GiB", "--by", "estimate", "--threads", "1", "-o", "est.json", "--json"
-    )
+    estimate = ("check", unet, "--by", "estimate", "--threads", "1", "--json")
+    code, out, _ = run(*estimate, "--budget", "1GiB", "-o", "est.json")
     (check,) = json.loads(out)["checks"]
     prediction = onnxmem.predict(unet, threads=1)
     assert code == 0 and check["bytes"] == prediction.peak and "its estimated peak RSS is" in check["sentence"]
