@@ -35,7 +35,7 @@ def test_of_a_saved_result_what_is_about_the_same(tmp_path: Path) -> None:
     other = replace(READY, key=key(mode="tuned"))
     found = against.find([READY, other])
     assert found[0] is not None and found[0].key == key() and found[1] is None
-    with pytest.raises(UsageError, match="is no baseline for net.onnx, tuned, x 1×3×8×8: it is a result in mode"):
+    with pytest.raises(UsageError, match=r"is no baseline for net.onnx, tuned, x 1×3×8×8: it is a result in mode"):
         against.find([other])
     with pytest.raises(UsageError, match="growth by running is not known: it died"):
         against.find([replace(READY, case=case(figure="run"))])
