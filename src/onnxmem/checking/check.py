@@ -127,7 +127,9 @@ class Against:
         if self.baseline == HISTORY:
             if self.file is None:
                 raise UsageError("there is no history to compare with", hint="give --history FILE.sqlite, too")
-            return [last_passed(self.file, each.key) for each in prepared]
+            last = [(each, last_passed(self.file, each.key)) for each in prepared]
+            # A result without this figure is none to compare with.
+            return [e if e and isinstance(each.case.about.of(e.figures), int) else None for each, e in last]
         entries = read_baseline(Path(self.baseline))
         known = {entry.key.identity: entry for entry in entries}
         found = [known.get(each.key.identity) for each in prepared]
