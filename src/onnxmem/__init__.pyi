@@ -1,5 +1,8 @@
 """All public names, each with its home: type checkers read this file, and so does `__init__.py`."""
 
+from onnxmem.checking.check import check as check
+from onnxmem.checking.check import check_project as check_project
+from onnxmem.checking.checking import Checking as Checking
 from onnxmem.comparison.best import load_best as load_best
 from onnxmem.comparison.compare import Comparison as Comparison
 from onnxmem.comparison.compare import compare as compare
@@ -20,6 +23,8 @@ from onnxmem.estimation.planning import Planning as Planning
 from onnxmem.estimation.planning import plan as plan
 from onnxmem.fitting.fit import fit as fit
 from onnxmem.fitting.fitting import Fitting as Fitting
+from onnxmem.history.history import History as History
+from onnxmem.history.history import read_history as read_history
 from onnxmem.measurement.measure import measure as measure
 from onnxmem.measurement.measurement import Measurement as Measurement
 from onnxmem.measurement.tracing import Tracing as Tracing

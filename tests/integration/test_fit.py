@@ -12,6 +12,7 @@ import pytest
 
 import onnxmem
 from onnxmem import zoo
+from onnxmem.fitting.axis import Given
 from onnxmem.fitting.fitting import Fitting
 
 MIB = 2**20
@@ -68,7 +69,7 @@ def test_a_file_that_is_no_model_is_not_fitted(tmp_path: Path) -> None:
 
 def test_what_was_verified_holds_under_the_limit_and_what_is_larger_does_not(unet: Path) -> None:
     budget = 150 * MIB
-    dims = {"height": range(64, 1025, 64), "width": "height"}
+    dims: dict[str, Given] = {"height": range(64, 1025, 64), "width": "height"}
     result = onnxmem.fit(unet, budget, dims=dims, modes=["tuned"], threads=1, verify=True)
     (mode,) = result.answers[0].modes
     assert mode.verified is not None and mode.holds is not None

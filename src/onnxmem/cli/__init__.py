@@ -8,7 +8,23 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import compare, convert, demo, estimate, fit, measure, pack, plan, release, report, share, trace, zoo
+from onnxmem.cli import (
+    check,
+    compare,
+    convert,
+    demo,
+    estimate,
+    fit,
+    history,
+    measure,
+    pack,
+    plan,
+    release,
+    report,
+    share,
+    trace,
+    zoo,
+)
 from onnxmem.cli.console import tell
 from onnxmem.cli.groups import end_on_sigterm, interruptible, spread
 from onnxmem.errors import OnnxmemError
@@ -34,6 +50,8 @@ for verb in (
     pack.pack,
     convert.convert,
     share.share,
+    check.check,
+    history.history,
     report.report,
     zoo.zoo,
 ):

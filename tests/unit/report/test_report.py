@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from onnxmem.errors import UsageError
+from onnxmem.measurement.parts import parts_of
 from onnxmem.report.build import make_report, read_report
 from onnxmem.report.charts.curves import scaling_chart
 from onnxmem.report.charts.picture import NotADrawing, embeddable, specification
@@ -25,7 +26,6 @@ from onnxmem.report.render.to_terminal import render_text
 from onnxmem.report.report import Report
 from onnxmem.report.save import save_report
 from onnxmem.report.sections import section
-from onnxmem.report.sections.peak_parts import parts_of
 from onnxmem.zoo import build
 from tests.unit.report import samples
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from onnxmem.measurement.parts import parts_of
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_text
-from onnxmem.report.sections.peak_parts import parts_of
 from tests.unit.report import samples
 
 
