@@ -58,10 +58,11 @@ def check(
 ) -> Checking:
     """Check a model: `check("model.onnx", "300MiB", mode="planned").ok`.
 
-    `figure` says what the budget is about: `peak` (of the whole process), `load`, `loaded`, `run` or `steady`. With a
-    `baseline` (a file that `check` or `measure` saved, or the word "history") it must not have grown by more than the
-    `tolerance`, "5%" or "4MiB", either. A `history` is an SQLite file to which the result is added. With `advice`, a
-    model over its budget is run again: to tell what takes the memory, and in modes in which it may fit.
+    `figure` says what the budget is about: `peak` (of the whole process), `load`, `loaded`, `run` or `steady`. With
+    `by="estimate"` nothing is run: the figures are predictions. With a `baseline` (a file that `check` or `measure`
+    saved, or the word "history") it must not have grown by more than the `tolerance`, "5%" or "4MiB", either. A
+    `history` is an SQLite file to which the result is added. With `advice`, a model over its budget is run again: to
+    tell what takes the memory, and in modes in which it may fit.
     """
     scenario = Scenario.of(locals())
     case = Case(
@@ -126,7 +127,9 @@ class Against:
         if self.baseline == HISTORY:
             if self.file is None:
                 raise UsageError("there is no history to compare with", hint="give --history FILE.sqlite, too")
-            return [last_passed(self.file, each.key) for each in prepared]
+            last = [(each, last_passed(self.file, each.key)) for each in prepared]
+            # A result without this figure is none to compare with.
+            return [e if e and isinstance(each.case.about.of(e.figures), int) else None for each, e in last]
         entries = read_baseline(Path(self.baseline))
         known = {entry.key.identity: entry for entry in entries}
         found = [known.get(each.key.identity) for each in prepared]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from onnxmem.model.comparing import maximum
 from onnxmem.model.dims import floor_div, total
 from onnxmem.model.shape_rules import Call, Rule, Shape, broadcast, conv, matmul, matmul_rule, pool, qlinear_conv, same
 from onnxmem.model.values import Undecided
@@ -11,7 +13,13 @@ from onnxmem.model.values import Undecided
 
 def _global_pool(call: Call) -> Sequence[Shape]:
     data = call.shape(0)
-    return [(*data[:2], *[1] * (len(data) - 2))]
+    ones = [1] * (len(data) - 2)
+    return [(data[0], *ones, data[-1]) if call.attributes.get("channels_last") else (*data[:2], *ones)]
+
+
+def _nhwc_pool(call: Call) -> Sequence[Shape]:
+    # Its channels are always last; nothing but its name says so.
+    return pool(replace(call, attributes={**call.attributes, "channels_last": 1}))
 
 
 def _fused_matmul(call: Call) -> Sequence[Shape]:
@@ -51,8 +59,26 @@ def _multi_head_attention(call: Call) -> Sequence[Shape]:
     query = call.shape(0)
     if len(query) != 3:
         raise Undecided
-    value = call.shape(2) if call.has(2) else query
-    return [(*query[:2], value[2] if len(value) == 3 else query[2]), *[None] * (call.outputs - 1)]
+    heads = call.attributes["num_heads"]
+    key, value = (call.shape(place) if call.has(place) else query for place in (1, 2))
+    hidden = value[2] if len(value) == 3 else query[2]
+    seen = key[1] if len(key) == 3 else key[2]
+    total_seen = seen + call.shape(6)[2] if call.has(6) else seen
+    sizes = (floor_div(query[2], heads), floor_div(hidden, heads))
+    return [(*query[:2], hidden), *((query[0], heads, total_seen, size) for size in sizes)][: call.outputs]
+
+
+def _group_query_attention(call: Call) -> Sequence[Shape]:
+    query = call.shape(0)
+    heads, shared = call.attributes["num_heads"], call.attributes["kv_num_heads"]
+    size = floor_div(query[2], heads if call.has(1) else heads + 2 * shared)
+    try:
+        (total_seen,) = call.numbers(6)
+        seen = maximum(call.shape(3)[2], total_seen) if call.has(3) else total_seen
+    except (Undecided, ValueError):
+        seen = None
+    state = (query[0], shared, seen, size)
+    return [(*query[:2], heads * size), state, state][: call.outputs]
 
 
 def _embed_layer_norm(call: Call) -> Sequence[Shape]:
@@ -69,6 +95,10 @@ def _quantized_lstm(call: Call) -> Sequence[Shape]:
 
 def _qlinear_elementwise(call: Call) -> Sequence[Shape]:
     return [broadcast(call.shape(0), call.shape(3))]
+
+
+def _qlinear_where(call: Call) -> Sequence[Shape]:
+    return [broadcast(call.shape(0), call.shape(1), call.shape(4))]
 
 
 def _qlinear_concat(call: Call) -> Sequence[Shape]:
@@ -102,15 +132,18 @@ CONTRIB_RULES: dict[str, Rule] = {
     **dict.fromkeys(["QLinearAdd", "QLinearMul"], _qlinear_elementwise),
     **dict.fromkeys(["FusedGemm", "QGemm"], _fused_gemm),
     **dict.fromkeys(["DynamicQuantizeMatMul", "MatMulInteger16", "MatMulIntegerToFloat"], matmul_rule),
-    **dict.fromkeys(["MaxPool", "AveragePool", "NhwcMaxPool", "QLinearAveragePool"], pool),
+    **dict.fromkeys(["MaxPool", "AveragePool", "QLinearAveragePool"], pool),
     **dict.fromkeys(["GlobalMaxPool", "GlobalAveragePool", "QLinearGlobalAveragePool"], _global_pool),
     **dict.fromkeys(["Conv", "FusedConv"], conv),
     "QLinearConv": qlinear_conv,
+    "NhwcMaxPool": _nhwc_pool,
     "QLinearConcat": _qlinear_concat,
+    "QLinearWhere": _qlinear_where,
     "FusedMatMul": _fused_matmul,
-    "MatMulNBits": _matmul_nbits,
-    "Attention": _attention,
+    **dict.fromkeys(["MatMulNBits", "MatMulBnb4"], _matmul_nbits),
+    **dict.fromkeys(["Attention", "QAttention"], _attention),
     "MultiHeadAttention": _multi_head_attention,
+    "GroupQueryAttention": _group_query_attention,
     "EmbedLayerNormalization": _embed_layer_norm,
     "DynamicQuantizeLSTM": _quantized_lstm,
     "ReorderInput": _reorder_input,

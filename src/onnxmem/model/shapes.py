@@ -50,6 +50,17 @@ _WRONG_IN_ONNX = {"STFT", "Slice", "ConvTranspose", "MaxPool", "AveragePool", "L
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 
+# Operators of ONNX Runtime whose output has the type of another input than the first, and its type without that input.
+_TYPED_BY = {
+    "QLinearConcat": 2,
+    "QLinearWhere": 1,
+    "QAttention": 2,
+    "EmbedLayerNormalization": 2,
+    "QuantizeLinear": 2,
+    "QGemm": 8,
+}
+_TYPED_OTHERWISE = {"QuantizeLinear": TensorProto.UINT8, "QGemm": TensorProto.FLOAT}
+
 # Larger constants are data, not shapes: ONNX's schemas have no use for them.
 _LARGEST_INPUT_DATA = 1024
 
@@ -229,10 +240,9 @@ class _Inference:
         if len(found) < len(node.output) or any(not partial.complete for partial in found):
             call = shape_rules.Call(node.op_type, attributes, shapes, inputs, len(node.output), opset)
             ruled = shape_rules.infer(call, RULES if domain == "" else CONTRIB_RULES)
-            elem_type = types[0].elem_type if types and types[0] else 0
             found += [Partial(0, None)] * (len(node.output) - len(found))
             if ruled:
-                missing = _output_type(node, elem_type)
+                missing = _output_type(node, types)
                 found = [p.filled(ruled[k] if k < len(ruled) else None, missing) for k, p in enumerate(found)]
         if node.op_type != "STFT":
             found = [p.filled(t.shape, t.elem_type) for p, t in zip_longest(found, by_onnx, fillvalue=Partial(0, None))]
@@ -345,10 +355,13 @@ def _tensor(value: Value, elem_type: int) -> TensorProto:
     return numpy_helper.from_array(value.astype(helper.tensor_dtype_to_np_dtype(elem_type)))
 
 
-def _output_type(node: NodeProto, first: int) -> int:
-    """Element type of an operator ONNX has no schema for: that of its first input, quantised products excepted."""
-    floats = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DequantizeLinear")
-    return TensorProto.FLOAT if node.op_type in floats else first
+def _output_type(node: NodeProto, types: Sequence[TensorType | None]) -> int:
+    """Element type of an operator ONNX has no schema for: that of its first input, where no other input decides."""
+    if node.op_type in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DequantizeLinear"):
+        return TensorProto.FLOAT
+    place = _TYPED_BY.get(node.op_type, 0)
+    kind = types[place] if place < len(types) else None
+    return kind.elem_type if kind is not None else _TYPED_OTHERWISE.get(node.op_type, 0)
 
 
 def _label(node: NodeProto) -> str:

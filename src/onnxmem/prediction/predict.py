@@ -21,7 +21,7 @@ from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
 from onnxmem.prediction.requests import Requests, Runs, runs_of, unknown_tensors
 from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
 from onnxmem.prediction.scratch.kernels import allocated_shape, scratch_of
-from onnxmem.schedule.scheduled import Question, numbered_graph
+from onnxmem.schedule.scheduled import Question, Scheduled, numbered_graph
 from onnxmem.session.modes import find_mode
 from onnxmem.unknown import Unknown
 
@@ -51,21 +51,20 @@ class Subject:
     def of(cls, model: Model, question: Question, threads: int | None = None) -> Subject:
         """Read the graph at the sizes asked for."""
         graph, given, assumed = numbered_graph(model, question, Deadline(question.time_limit))
-        return cls.of_graph(model, graph, given, assumed, question.level, threads)
+        count = threads or len(os.sched_getaffinity(0))
+        return cls(model=model, graph=graph, given=given, assumed=assumed, level=question.level, threads=count)
 
     @classmethod
-    def of_graph(
-        cls,
-        model: Model,
-        graph: Graph,
-        given: Mapping[str, int],
-        assumed: Mapping[str, int],
-        level: str,
-        threads: int | None = None,
-    ) -> Subject:
-        """The same of a graph whose dimensions all have numbers."""
-        count = threads or len(os.sched_getaffinity(0))
-        return cls(model=model, graph=graph, given=given, assumed=assumed, level=level, threads=count)
+    def of_scheduled(cls, scheduled: Scheduled, level: str, threads: int | None = None) -> Subject:
+        """The same of a graph that has been read."""
+        return cls(
+            model=scheduled.model,
+            graph=scheduled.graph,
+            given=scheduled.given,
+            assumed=scheduled.assumed,
+            level=level,
+            threads=threads or len(os.sched_getaffinity(0)),
+        )
 
     @cached_property
     def weights(self) -> Weights:

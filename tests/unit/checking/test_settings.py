@@ -113,6 +113,8 @@ CHECK = '[[tool.onnxmem.check]]\nmodel = "models/net.onnx"\n'
         (CHECK + 'mode = "fast"', "'tool.onnxmem.check[0].mode' cannot be 'fast'", "one of stock, tuned"),
         (CHECK + "mode = []", "'tool.onnxmem.check[0].mode' cannot be '[]'", "one of stock, tuned"),
         (CHECK + 'figure = "weight"', "'tool.onnxmem.check[0].figure' cannot be", "one of peak, load"),
+        (CHECK + 'by = "guess"', "'tool.onnxmem.check[0].by' cannot be 'guess'", "one of measurement, estimate"),
+        (CHECK + 'by = "estimate"\noptions = {a = 1}', "'tool.onnxmem.check[0]': what session options", "measure"),
         (CHECK + "threads = 0", "'tool.onnxmem.check[0].threads' cannot be '0'", "a number from 1"),
         (CHECK + "threads = 99999", "'tool.onnxmem.check[0]': threads must be between", ""),
         (CHECK + 'shapes = {x = "1y64"}', "'tool.onnxmem.check[0].shapes' cannot be", "{x = [1, 3, 640, 640]}"),

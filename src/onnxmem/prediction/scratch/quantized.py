@@ -6,6 +6,7 @@ from onnxmem.prediction.scratch.convolution import steps_by_one
 from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
 
 _POINTER = 8
+_PIXELS_AT_ONCE = 512
 
 
 def quantized_convolution(kernel: Kernel) -> Scratch:
@@ -25,11 +26,13 @@ def quantized_convolution(kernel: Kernel) -> Scratch:
         taken.append(4 * weights[0] * pixels)
     if not last:
         taken += [elements(data[1:]), weights[0] * pixels]
+    # Where pixels come from: of one image, or of all where nothing has to be turned first.
+    places = _POINTER * window * pixels * (output[0] if last and symmetric else 1)
     if depthwise:
-        taken.append(_POINTER * window * pixels)
+        taken.append(places)
     elif window != 1 or not steps_by_one(kernel, window):
         columns = elements(weights[1:]) * pixels * (group if len(weights) > 4 else 1)
-        taken.append(_POINTER * window * pixels if symmetric else columns)
+        taken.append(places if symmetric else columns)
     return taking(taken)
 
 
@@ -68,9 +71,9 @@ def quantized_average_pool(kernel: Kernel) -> Scratch:
 
 
 def largest_in_bytes(kernel: Kernel) -> Scratch:
-    """NhwcMaxPool: for each pixel, where its window lies."""
+    """NhwcMaxPool: for each pixel of as many as are done at once, where its window lies."""
     window: list[int] = kernel.attribute("kernel_shape", [])
-    return taking([_POINTER * elements(window) * elements(kernel.output()[1:-1])])
+    return taking([_POINTER * elements(window) * min(elements(kernel.output()[1:-1]), _PIXELS_AT_ONCE)])
 
 
 def product_of_four_bits(kernel: Kernel) -> Scratch:

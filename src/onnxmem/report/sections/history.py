@@ -10,7 +10,8 @@ from onnxmem.report.sections.common import shapes_text
 from onnxmem.units import format_bytes, format_count
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_TREND = 24
+# As wide as a name may be wrapped to: a line in two halves tells nothing.
+_TREND = 16
 # A series whose values are this close is flat: noise would look like mountains.
 _FLAT = 0.1
 _GROWN = 5

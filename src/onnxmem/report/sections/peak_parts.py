@@ -5,7 +5,7 @@ A bar is `{"label": "planned", "parts": [{"name": "libraries", "bytes": 1234}, â
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxmem.measurement.parts import PARTS, parts_of
@@ -27,16 +27,25 @@ Labelled = Sequence[tuple[str, Document]]
 
 def peak_parts(measured: Labelled) -> tuple[Chart, ...]:
     """One bar for each measurement (`onnxmem.measure/1`) whose peak can be told apart."""
+    found = [(label, parts) for label, document in measured if (parts := parts_of(document))]
+    limits = [number(document.get("memory_limit") or {}, "bytes") for _, document in measured if parts_of(document)]
+    return bars_of_parts("What the peak is made of", found, limits)
+
+
+def bars_of_parts(
+    title: str, named: Sequence[tuple[str, Mapping[str, int | None]]], limits: Sequence[int | float | None] = ()
+) -> tuple[Chart, ...]:
+    """One bar for each name; none at all if there is nothing to show."""
+    budgets = limits or [None] * len(named)
     bars: list[dict[str, Any]] = [
-        {"label": label, "parts": [{"name": part, "bytes": found[part]} for part in PARTS if found.get(part)],
-         "budget_bytes": number(document.get("memory_limit") or {}, "bytes")}
-        for label, document in measured
-        if (found := parts_of(document))
+        {"label": label, "parts": [{"name": part, "bytes": parts[part]} for part in PARTS if parts.get(part)],
+         "budget_bytes": budget}
+        for (label, parts), budget in zip(named, budgets, strict=True)
     ]  # fmt: skip
     if not bars:
         return ()
     told = "; ".join(f"{bar['label']}: {', '.join(map(_part, bar['parts']))}" for bar in bars)
-    return (Chart("peak parts", "What the peak is made of", f"One bar each. {told}.", {"bars": bars}),)
+    return (Chart("peak parts", title, f"One bar each. {told}.", {"bars": bars}),)
 
 
 def _part(part: Document) -> str:

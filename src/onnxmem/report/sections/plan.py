@@ -7,6 +7,13 @@ from collections.abc import Iterable
 from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, shape, size, text, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import Columns, about_inputs, command, figures, model, of_limit
+from onnxmem.report.sections.forecast import (
+    forecast_charts,
+    forecast_facts,
+    forecast_notes,
+    forecast_summary,
+    forecast_tables,
+)
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
 _SHOWN = 10
@@ -43,12 +50,13 @@ def _estimate_summary(document: Document, best: Document | None) -> str:
     naive, peak = number(document["activations"], "naive_bytes") or 0, number(best, "peak_bytes") or 0
     reuse = f", {format_percent(1 - peak / naive)} less than without reuse" if peak < naive else ""
     minimal = "; provably no plan takes less in this order" if best["optimal"] else ""
-    return f"{model(document)} needs {weights} for weights and {format_bytes(peak)} for activations{reuse}{minimal}."
+    own = f"{model(document)} needs {weights} for weights and {format_bytes(peak)} for activations{reuse}{minimal}."
+    return " ".join(filter(None, (forecast_summary(document), own)))
 
 
 def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ...]:
     activations = document["activations"]
-    facts = [Fact("weights", size(document, "weights_bytes"), "as they lie in memory")]
+    facts = [*forecast_facts(document), Fact("weights", size(document, "weights_bytes"), "as they lie in memory")]
     if best is not None:
         how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
         facts.append(Fact("activations, planned", size(best, "peak_bytes"), how))
@@ -91,7 +99,7 @@ def _estimate_charts(document: Document, best: Document | None) -> tuple[Chart, 
         "seconds": best["seconds"],
         "proven_bound_bytes": best["peak_bytes"] if best["optimal"] else activations["lower_bound_bytes"],
     }
-    return (bars, *memory_map(plan, known(best, "peak_bytes"), verdict(best)))
+    return (*forecast_charts(document), bars, *memory_map(plan, known(best, "peak_bytes"), verdict(best)))
 
 
 def _estimate_tables(document: Document) -> tuple[Table, ...]:
@@ -102,6 +110,7 @@ def _estimate_tables(document: Document) -> tuple[Table, ...]:
     more = len(peak["tensors"]) - _SHOWN
     where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
     return (
+        *forecast_tables(document),
         figures("Strategies", "strategy", _STRATEGY, strategies),
         *_formula(document),
         tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
@@ -138,7 +147,7 @@ def _formula(document: Document) -> list[Table]:
 
 
 def _estimate_notes(document: Document) -> list[str]:
-    formula, notes = document.get("formula"), about_inputs(document) + about_graph(document)
+    formula, notes = document.get("formula"), forecast_notes(document) + about_inputs(document) + about_graph(document)
     if formula and len(formula["peak_bytes"]) > _LONGEST_FORMULA:
         pieces = format_count(len(formula.get("general") or ()), "expression")
         notes.append(f"The peak for any size is the largest of {pieces}; --json has them.")
