@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,10 @@ WIDE = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
 
 def _wide(dtype: type, *, twice: bool = False) -> Subject:
     """x · a · b, with matrices of that type; `twice`: of equal contents."""
-    weights = {"a": WIDE.astype(dtype), "b": WIDE.astype(dtype) if twice else WIDE.astype(dtype) + 1}
+    weights: dict[str, np.ndarray[Any, Any]] = {
+        "a": WIDE.astype(dtype),
+        "b": WIDE.astype(dtype) if twice else WIDE.astype(dtype) + 1,
+    }
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     nodes = [helper.make_node("MatMul", ["x", "a"], ["h"]), helper.make_node("MatMul", ["h", "b"], ["y"])]
     return subject(nodes, [value("x", 1, 512, kind=kind)], [value("y", 1, 512, kind=kind)], weights)
@@ -46,8 +50,8 @@ def _tensors(count: int) -> Subject:
 def _growing(dim: str | int) -> Subject:
     """A tensor whose size is a free dimension, or not."""
     nodes = [helper.make_node("Exp", ["x"], ["h"]), helper.make_node("ReduceMean", ["h"], ["y"])]
-    given = {"dims": {dim: 4096}} if isinstance(dim, str) else {}
-    return subject(nodes, [value("x", dim, 512)], [value("y", 1, 1)], **given)
+    given = {dim: 4096} if isinstance(dim, str) else {}
+    return subject(nodes, [value("x", dim, 512)], [value("y", 1, 1)], dims=given)
 
 
 CASES: dict[str, tuple[Callable[[], Explained], Callable[[], Explained]]] = {
