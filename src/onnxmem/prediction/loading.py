@@ -147,12 +147,21 @@ def _optimize(before: Sequence[Weight], after: Sequence[Weight], tensors: dict[s
     tensors.update(made)
 
 
-def load_external(weights: Weights, heap: Heap, *, pack: bool) -> None:
-    """Load a model whose weights are mapped; with `pack`, kernels copy those that they pack."""
+def load_external(weights: Weights, heap: Heap, mode: str) -> int:
+    """Load a model whose weights are mapped; the most that is resident meanwhile, pages of the file included.
+
+    While a kernel packs a weight, its pages are there beside the packed copy. That stays (`external`), or is dropped
+    for one that was saved (`prepacked`); `mapped` packs nothing.
+    """
     heap.allocate(weights.structures)
-    if pack:
-        for size in weights.packed.values():
-            heap.allocate(size, aligned=True)
+    most = heap.resident
+    sizes = {weight.name: weight.size or 0 for weight in weights.run}
+    for name, size in weights.packed.items() if mode != "mapped" else ():
+        packed = heap.allocate(size, aligned=True)
+        most = max(most, heap.resident + sizes[name])
+        if mode == "prepacked":
+            heap.free(packed)
+    return most
 
 
 def packed_weights(graph: Graph) -> dict[str, int]:
