@@ -141,7 +141,7 @@ def test_a_symmetric_convolution_of_images_with_channels_last_does_all_at_once()
 
 
 def test_a_pool_of_bytes_does_512_pixels_at_once() -> None:
-    how = {"domain": CONTRIB, "kernel_shape": [2, 2]}
+    how: dict[str, Any] = {"domain": CONTRIB, "kernel_shape": [2, 2]}
     assert asked("NhwcMaxPool", [(2, 16, 16, 8)], (2, 15, 15, 8), **how).buffers == (8 * 4 * 225,)
     assert asked("NhwcMaxPool", [(2, 64, 64, 8)], (2, 63, 63, 8), **how).buffers == (8 * 4 * 512,)
 
