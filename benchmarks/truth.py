@@ -185,7 +185,8 @@ class Store:
             runs=RUNS,
             threads=cell.threads,
             repeat=repeat,
-            nodes=nodes and cell.threads == 1,  # once is enough to tell nodes apart
+            # What the allocator counts is asked once per size: with one thread, and where nothing but tensors counts.
+            nodes=nodes and cell.threads == 1 and cell.mode == "tuned",
         )
         return replace(found, timeline=())
 

@@ -11,9 +11,8 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onnxmem.comparison.decide import UNDECIDED, WINNER, decide
-from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.rows import MARGIN
+from onnxmem.comparison.result import Figure
+from onnxmem.comparison.rows import MARGIN, UNDECIDED, WINNER, decide
 
 RATIOS = (1.0, 1.04, 1.08, 1.1, 1.13, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0)
 """What the second candidate truly takes: from the same to far more, and many near the margin, where it is hard."""

@@ -14,11 +14,11 @@ from minilm import model_folder
 from rich.console import Console
 
 from onnxmem import compare
-from onnxmem.comparison.comparison import Comparison
+from onnxmem.comparison.compare import Comparison
 from onnxmem.report.build import make_report
-from onnxmem.report.charts.picture import save_chart
-from onnxmem.report.charts.scaling import scaling_chart
+from onnxmem.report.charts.curves import scaling_chart
 from onnxmem.report.render.to_terminal import render_terminal
+from onnxmem.report.save import save_chart
 
 HERE = Path(__file__).parent
 MADE = HERE / "made"

@@ -1,8 +1,11 @@
 """All public names, each with its home: type checkers read this file, and so does `__init__.py`."""
 
+from onnxmem.checking.check import check as check
+from onnxmem.checking.check import check_project as check_project
+from onnxmem.checking.checking import Checking as Checking
 from onnxmem.comparison.best import load_best as load_best
+from onnxmem.comparison.compare import Comparison as Comparison
 from onnxmem.comparison.compare import compare as compare
-from onnxmem.comparison.comparison import Comparison as Comparison
 from onnxmem.errors import BudgetExceeded as BudgetExceeded
 from onnxmem.errors import ExternalDataError as ExternalDataError
 from onnxmem.errors import MissingDependency as MissingDependency
@@ -18,6 +21,8 @@ from onnxmem.estimation.estimate import Estimate as Estimate
 from onnxmem.estimation.estimate import estimate as estimate
 from onnxmem.estimation.planning import Planning as Planning
 from onnxmem.estimation.planning import plan as plan
+from onnxmem.history.history import History as History
+from onnxmem.history.history import read_history as read_history
 from onnxmem.measurement.measure import measure as measure
 from onnxmem.measurement.measurement import Measurement as Measurement
 from onnxmem.measurement.tracing import Tracing as Tracing
@@ -38,6 +43,9 @@ from onnxmem.placement.table import read_problem as read_problem
 from onnxmem.placement.table import write_plan as write_plan
 from onnxmem.placement.table import write_problem as write_problem
 from onnxmem.placement.validate import validate_plan as validate_plan
+from onnxmem.prediction.predict import predict as predict
+from onnxmem.prediction.prediction import Forecast as Forecast
+from onnxmem.prediction.prediction import Prediction as Prediction
 from onnxmem.releasing.demonstrate import Demonstration as Demonstration
 from onnxmem.releasing.demonstrate import (
     demonstrate_actual_onnx_memory_release as demonstrate_actual_onnx_memory_release,

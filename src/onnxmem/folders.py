@@ -39,11 +39,9 @@ def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
             folder = Path(tempfile.mkdtemp(dir=parent, prefix=_TEMPORARY))
         except OSError as error:
             raise _no_room(parent, beside, error) from error
-        lock = os.open(folder, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.exists():
+        lock = _lock(folder)
+        if lock is not None:
             break
-        os.close(lock)  # another process was clearing just now, and faster
     try:
         yield folder
     except OSError as error:
@@ -97,11 +95,10 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
-    lock = os.open(temporary, os.O_RDONLY)
+    lock = _lock(temporary)
+    if lock is None:
+        raise UsageError(f"another process is writing '{path}'", hint="try again when it is done")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not temporary.exists():
-            raise UsageError(f"another process is writing '{path}'", hint="try again when it is done")
         yield temporary
         # mkdtemp makes private folders; this one is for workers that may run as other users.
         umask = os.umask(0)
@@ -125,6 +122,19 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder that was just made; None if another process, which was clearing at that moment, was faster."""
+    try:
+        lock = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if folder.exists():
+        return lock
+    os.close(lock)
+    return None
 
 
 def _clear(parent: Path, prefix: str) -> None:

@@ -34,8 +34,8 @@ class Shown:
 
     def _repr_html_(self) -> str | None:
         # By name: reports know results and not the other way round, and most results are never shown this way.
-        notebook: Any = importlib.import_module("onnxmem.report.render.notebook")
-        text: str | None = notebook.fragment(self)
+        page: Any = importlib.import_module("onnxmem.report.render.to_html")
+        text: str | None = page.result_html(self)
         return text
 
 

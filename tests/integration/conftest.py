@@ -1,7 +1,9 @@
-"""Small models that load and run in no time."""
+"""Commands as they are typed, and small models that load and run in no time."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,26 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem import zoo
+from onnxmem.cli import main
 from onnxmem.packing.pack import pack
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Type a command in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def type_it(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["onnxmem", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capfd.readouterr()
+        code = stopped.value.code
+        return (code if isinstance(code, int) else 0), captured.out, captured.err
+
+    return type_it
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[type[Result], Callable[[str], Any]]] = {
     "measure": (onnxmem.Measurement, lambda at: onnxmem.measure(f"{at}/m.onnx", inputs=f"{at}/feeds.npz", runs=1)),
     "trace": (onnxmem.Tracing, lambda at: onnxmem.trace(f"{at}/m.onnx", shapes=SHAPES)),
     "release": (onnxmem.Ladder, lambda at: onnxmem.release_ladder(f"{at}/m.onnx", shapes=SHAPES, runs=1)),
+    "check": (onnxmem.Checking, lambda at: onnxmem.check(f"{at}/m.onnx", "1GiB", shapes=SHAPES, runs=1)),
     "compare": (
         onnxmem.Comparison,
         lambda at: onnxmem.compare(

@@ -18,7 +18,7 @@ from onnxmem import InferenceSession, compare, load_best, measure, pack
 from onnxmem.errors import BudgetExceeded, ModelError, UsageError
 from onnxmem.progress import Progress
 from onnxmem.report.build import make_report
-from onnxmem.report.charts.scaling import scaling_chart
+from onnxmem.report.charts.curves import scaling_chart
 from onnxmem.report.save import save_report
 
 COMMAND = str(Path(sys.executable).with_name("onnxmem"))

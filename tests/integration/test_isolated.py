@@ -17,8 +17,7 @@ import pytest
 
 from onnxmem import IsolatedSession, SessionClosed, SessionError, SessionLost
 from onnxmem.errors import ModelError, UsageError
-from onnxmem.session.isolated.channel import Channel
-from onnxmem.session.isolated.messages import Load, Loaded
+from onnxmem.session.isolated.channel import Channel, Load, Loaded
 from onnxmem.session.isolated.process import Child
 
 X = np.random.default_rng(0).standard_normal((3, 64), dtype=np.float32)
@@ -67,6 +66,13 @@ def test_it_runs_in_any_mode(model: Path, packed: Path) -> None:
         assert session.loaded_mode == "prepacked"
     with pytest.raises(UsageError, match="no mode 'fast'"):
         IsolatedSession(model, mode="fast")
+
+
+def test_the_child_has_a_group_of_its_own_but_shares_the_session(model: Path) -> None:
+    # Ctrl-C is for the group in front. Processor time is shared out by session, and calls wait for it.
+    with IsolatedSession(model) as session:
+        assert session.pid and os.getpgid(session.pid) == session.pid
+        assert os.getsid(session.pid) == os.getsid(0)
 
 
 def test_strings_sequences_and_half_precision_pass(strings: Path) -> None:

@@ -13,9 +13,7 @@ import pytest
 from benchmarks.real_models import feeds, find
 from onnxmem import zoo
 from onnxmem.packing.pack import pack
-from tests.integration.test_cli import Run, run
-
-__all__ = ["run"]  # the fixture
+from tests.integration.conftest import Run
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import pytest
 
 import onnxmem
 from onnxmem.errors import ModelError, OnnxmemError, RuntimeUnsupported, UsageError
-from onnxmem.session.cpu import Cpu, this_cpu
-from onnxmem.session.package import MANIFEST, Manifest, Package, open_package, verify_package
+from onnxmem.session.package import MANIFEST, Cpu, Manifest, Package, open_package, this_cpu, verify_package
 
 
 @pytest.fixture

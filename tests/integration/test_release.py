@@ -22,10 +22,9 @@ from benchmarks.release import cycles, ladder_of
 from onnxmem import zoo
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.progress import Progress
-from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder, release_ladder
+from onnxmem.releasing.ladder import Ladder, explain_release, release_ladder
 from onnxmem.releasing.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
-from onnxmem.report.charts.waterfall import summary
+from onnxmem.report.charts.bars import ladder_summary
 from onnxmem.unknown import Unknown
 
 MIB = 2**20
@@ -222,5 +221,5 @@ def test_a_model_that_fails_to_run_says_so(tmp_path: Path) -> None:
 
 
 def test_the_summary_names_what_was_measured(small: Path) -> None:
-    lines = summary(release_ladder(small, runs=1).document())
+    lines = ladder_summary(release_ladder(small, runs=1).document())
     assert "resident memory" in lines[0] and "ONNX Runtime" in lines[1]

@@ -17,8 +17,8 @@ import pytest
 from onnxmem import zoo
 from onnxmem.errors import UsageError
 from onnxmem.packing.pack import pack
-from onnxmem.report.charts.picture import save_chart
-from onnxmem.report.charts.workers import share_chart
+from onnxmem.report.charts.curves import share_chart
+from onnxmem.report.save import save_chart
 from onnxmem.sharing.share import share
 from onnxmem.sharing.sharing import Sharing
 

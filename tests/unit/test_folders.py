@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onnxmem.errors import UsageError
-from onnxmem.folders import temporary_file, temporary_folder
+from onnxmem.folders import replacing_folder, temporary_file, temporary_folder
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,26 @@ def test_what_was_left_is_cleared_and_what_is_in_use_is_not(temporary: Path) -> 
     with temporary_folder() as first, temporary_folder() as second:
         assert {path.name for path in temporary.iterdir()} == {first.name, second.name, "onnxmem-mine"}
     assert [path.name for path in temporary.iterdir()] == ["onnxmem-mine"]
+
+
+def test_another_process_may_clear_a_folder_before_it_is_locked(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    really = tempfile.mkdtemp
+
+    def cleared_at_once(**where: str) -> str:
+        made.append(really(**where))
+        if len(made) < 3:
+            Path(made[-1]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", cleared_at_once)
+    with temporary_folder() as folder:
+        assert str(folder) == made[2] and folder.is_dir()
+    made.clear()
+    with pytest.raises(UsageError, match="another process is writing"), replacing_folder(temporary / "package"):
+        pass
 
 
 def test_a_folder_beside_a_file(temporary: Path) -> None:

@@ -23,7 +23,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <tuple>
 
 namespace onnxmem::ordering {
@@ -80,7 +79,6 @@ class Layers {
     if (graph_.nodes == 0) return {Verdict::found, {}, 0};
     if (Backward && !simple_glue_) return {Verdict::unknown, {}, 0};
     State root{take_slot(), -1, 0, Backward ? graph_.end : graph_.start, {}};
-    std::memset(memory_.data() + 2 * words_ * root.slot, 0, 2 * words_ * sizeof(std::uint64_t));
     for (int node = 0; node < graph_.nodes; ++node)
       if (before(node).empty()) ready(root).set(node);
     open_all(root);

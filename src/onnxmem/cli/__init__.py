@@ -8,10 +8,24 @@ from importlib.metadata import version
 
 import typer
 
-from onnxmem.cli import compare, convert, demo, estimate, measure, pack, plan, release, report, share, trace, zoo
+from onnxmem.cli import (
+    check,
+    compare,
+    convert,
+    demo,
+    estimate,
+    history,
+    measure,
+    pack,
+    plan,
+    release,
+    report,
+    share,
+    trace,
+    zoo,
+)
 from onnxmem.cli.console import tell
-from onnxmem.cli.groups import spread
-from onnxmem.cli.limit import end_on_sigterm, interruptible
+from onnxmem.cli.groups import end_on_sigterm, interruptible, spread
 from onnxmem.errors import OnnxmemError
 
 app = typer.Typer(
@@ -34,6 +48,8 @@ for verb in (
     pack.pack,
     convert.convert,
     share.share,
+    check.check,
+    history.history,
     report.report,
     zoo.zoo,
 ):

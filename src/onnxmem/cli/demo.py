@@ -41,9 +41,8 @@ def demo(
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.report.build import brief, document_of, make_report  # noqa: PLC0415
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
-    from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
     from onnxmem.report.render.to_json import render_json  # noqa: PLC0415
-    from onnxmem.report.save import save_report  # noqa: PLC0415
+    from onnxmem.report.save import save_chart, save_report  # noqa: PLC0415
     from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
 
     if html is not None:

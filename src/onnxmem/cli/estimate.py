@@ -25,6 +25,7 @@ def estimate(
             help="Only these strategies; package.module:function for your own.",
         ),
     ] = None,
+    threads: options.Threads = None,
     time_limit: options.TimeLimit = 20.0,
     tensors: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every tensor: type, size, lifetime, offset.")
@@ -32,7 +33,8 @@ def estimate(
 ) -> None:
     """Estimate a model's memory before it runs.
 
-    Weights, activations by strategy, the formula for any size, and what is alive at the peak.
+    The whole process in each mode, weights, activations by strategy, the formula for any size, and what is alive at the
+    peak.
     """
     from onnxmem.estimation.estimate import compute_estimate  # noqa: PLC0415
     from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
@@ -47,7 +49,7 @@ def estimate(
         for name in strategy or ():
             find(name)
     with progress(f"estimating {model.name}"):
-        result, scheduled, best = compute_estimate(Model.open(model), question, strategy or STRATEGIES)
+        result, scheduled, best = compute_estimate(Model.open(model), question, strategy or STRATEGIES, threads=threads)
     if tensors is not None:
         write_tensors(scheduled, best, tensors)
     output.show(result)

@@ -38,7 +38,15 @@ def _strategies() -> tuple[str, ...]:
     return (*STRATEGIES, *OPTIONAL, JOINT)
 
 
-complete_mode, complete_order, complete_strategy = map(_complete, (_modes, _orders, _strategies))
+def _figures() -> tuple[str, ...]:
+    from onnxmem.history.figures import FIGURES  # noqa: PLC0415
+
+    return tuple(figure.name for figure in FIGURES)
+
+
+complete_figure, complete_mode, complete_order, complete_strategy = map(
+    _complete, (_figures, _modes, _orders, _strategies)
+)
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.", show_default=False)]
 RunnablePath = Annotated[

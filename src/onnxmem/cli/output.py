@@ -25,7 +25,7 @@ Document = Mapping[str, Any]
 _REPORTS = (".json", ".html", ".md", ".txt")
 _DRAWN = (".svg", ".png", ".html")
 """What holds pictures."""
-_MAIN = ("memory map", "sizes", "timeline", "waterfall", "workers")
+_MAIN = ("memory map", "sizes", "timeline", "waterfall", "workers", "history")
 """The pictures that show a result; others explain a part of it."""
 
 
@@ -107,8 +107,8 @@ class DrawnOutput(Output):
         """The same, and draw it: `chart`, or the main one of its report."""
         report = super().show(result, table=table)
         if self.picture is not None:
-            from onnxmem.report.charts.drawings import draw  # noqa: PLC0415
-            from onnxmem.report.charts.picture import save_chart  # noqa: PLC0415
+            from onnxmem.report.charts.picture import draw  # noqa: PLC0415
+            from onnxmem.report.save import save_chart  # noqa: PLC0415
 
             main = [each for each in report.sections[-1].charts if each.kind in _MAIN]
             if chart is None and not main:

@@ -9,7 +9,7 @@ import typer
 
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
-from onnxmem.cli.limit import lift
+from onnxmem.cli.groups import lift
 from onnxmem.cli.output import DrawnOutput
 
 

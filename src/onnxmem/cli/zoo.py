@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from onnxmem.cli.console import progress
-from onnxmem.cli.output import check_writable, print_json
+from onnxmem.cli.output import check_writable, print_result
 from onnxmem.errors import UsageError
 
 
@@ -38,25 +38,18 @@ def zoo(
     import onnx  # noqa: PLC0415
 
     from onnxmem import files  # noqa: PLC0415
-    from onnxmem.units import format_bytes  # noqa: PLC0415
     from onnxmem.zoo import MODELS, build, check_name  # noqa: PLC0415
 
     if name is None:
         if output is not None:
             raise UsageError("say which network to write", hint="onnxmem zoo NAME -o MODEL.onnx")
-        listed = {name: (builder.__doc__ or "").strip() for name, builder in MODELS.items()}
-        if json:
-            print_json({"schema": "onnxmem.zoo/1", "models": [{"name": n, "about": a} for n, a in listed.items()]})
-        else:
-            typer.echo("\n".join(f"{name:12}  {about}" for name, about in listed.items()))
+        listed = [{"name": name, "about": (builder.__doc__ or "").strip()} for name, builder in MODELS.items()]
+        print_result({"schema": "onnxmem.zoo/1", "models": listed}, json=json)
         return
     check_name(name)
     target = Path(f"{name}.onnx") if output is None else output
     check_writable(target, (".onnx",))
     with progress(f"building {name}"), files.replacing(target) as temporary:
         onnx.save(build(name, seed=seed), temporary)
-    size = target.stat().st_size
-    if json:
-        print_json({"schema": "onnxmem.zoo/1", "model": name, "path": str(target), "bytes": size})
-    else:
-        typer.echo(f"{target}  {format_bytes(size)}")
+    written = {"model": name, "path": str(target), "bytes": target.stat().st_size}
+    print_result({"schema": "onnxmem.zoo/1", **written}, json=json)

@@ -1,4 +1,7 @@
-"""What follows from the numbers? How large a container, how many workers, and what to change first."""
+"""What follows from the numbers? How large a container, how many workers, and what to change first.
+
+What a change to the best candidate would save is tried for another mode, and estimated for another order.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnxmem.comparison.figure import Figure
 from onnxmem.comparison.fits import Fit
 from onnxmem.comparison.parity import Parity
-from onnxmem.comparison.result import CandidateResult
+from onnxmem.comparison.result import CandidateResult, Figure
 from onnxmem.comparison.rows import PEAK, Row
+from onnxmem.comparison.sizes import Size, feeds_for
+from onnxmem.comparison.trials import CandidateTrials, Schedule
 from onnxmem.documents import Record, stored
+from onnxmem.errors import OnnxmemError
+from onnxmem.model.model import Model
+from onnxmem.schedule.scheduled import Question, schedule
 from onnxmem.units import format_bytes, format_percent
 
 HEADROOM = 0.5
@@ -20,6 +27,8 @@ _MIB, _GIB = 2**20, 2**30
 # Below this a change is not worth anyone's time.
 _WORTH = 0.03
 _MOST = 3
+_MODE = "planned"
+_SEARCH = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,3 +174,37 @@ def _little(best: CandidateResult, changes: Sequence[Advice]) -> list[Advice]:
     listed = ", ".join(f"{topic} {format_bytes(saving)}" for topic, saving in savings.items())
     text = f"Not worth a change of {best.name}, less than {_WORTH:.0%} of the peak: {listed}."
     return [Advice(topic="little", text=text, candidate=best.name, basis=ESTIMATED, figures=savings)]
+
+
+def try_mode(trials: CandidateTrials, result: CandidateResult, size: Size, turns: Schedule) -> list[WhatIf]:
+    """One more trial of a stock candidate, in the mode that works with any file."""
+    candidate, before = trials.candidate, result.at[-1].peak
+    if candidate.mode != "stock" or trials.signature is None:
+        return []
+    try:
+        trial = turns.try_once(trials, size, mode=_MODE)
+    except OnnxmemError:
+        return []
+    after = trial.highest
+    if not trial.verdict.ok or not isinstance(after, int) or not isinstance(before, Figure):
+        return []
+    return [WhatIf("mode", f"Load it in mode {_MODE} ({candidate.name}+{_MODE})", round(before.low - after), MEASURED)]
+
+
+def try_order(trials: CandidateTrials, size: Size) -> list[WhatIf]:
+    """What another execution order would save: the bytes alive at the peak, before and after."""
+    path = trials.candidate.path
+    if trials.signature is None or path is None or path.suffix != ".onnx":
+        return []
+    shapes = {name: array.shape for name, array in feeds_for(trials.signature, size.arrays).items()}
+    try:
+        model = Model.open(path)
+        peaks = []
+        for order in ("ort-default", "best"):
+            question = Question(shapes=shapes, order=order, time_limit=_SEARCH)
+            peaks.append(schedule(model, question).problem.peak_step[1])
+    except OnnxmemError:
+        return []  # advice is extra: that a model cannot be estimated is no reason not to compare it
+    return [
+        WhatIf("order", "Run its nodes in the best order (onnxmem pack --order best)", peaks[0] - peaks[1], ESTIMATED)
+    ]

@@ -14,10 +14,8 @@ from typing import Any, TypedDict, Unpack
 
 from onnxmem import files
 from onnxmem.comparison.candidate import Candidate, parse_candidates
-from onnxmem.comparison.compare import compare
-from onnxmem.comparison.comparison import Comparison
-from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.result import CandidateResult
+from onnxmem.comparison.compare import Comparison, compare
+from onnxmem.comparison.result import CandidateResult, Figure
 from onnxmem.comparison.sizes import OpenShape
 from onnxmem.comparison.trials import prepare
 from onnxmem.environment import package_version, read_environment

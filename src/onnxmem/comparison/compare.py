@@ -1,28 +1,80 @@
-"""Which one takes less, by how much, and with the same answers? Candidates measured side by side."""
+"""Which one takes less, by how much, and with the same answers? Candidates measured side by side, and what follows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any, ClassVar
 
-from onnxmem.comparison.advice import HEADROOM, Advice, advise, smallest
+from onnxmem.comparison.advice import HEADROOM, Advice, advise, smallest, try_mode, try_order
 from onnxmem.comparison.candidate import Candidate, parse_candidates
-from onnxmem.comparison.comparison import Comparison
+from onnxmem.comparison.fits import Fit, fit
 from onnxmem.comparison.parity import TOLERANCE, Parity, judge_parity, read_outputs
-from onnxmem.comparison.result import CandidateResult, result_of
-from onnxmem.comparison.rows import undecided_sizes
-from onnxmem.comparison.sizes import OpenShape, Request, Size, make_sizes
+from onnxmem.comparison.result import CandidateResult, Figure, result_of
+from onnxmem.comparison.rows import Row, make_rows, undecided_sizes
+from onnxmem.comparison.sizes import InputSize, OpenShape, Request, Size, make_sizes
 from onnxmem.comparison.trials import CandidateTrials, Conditions, Schedule, prepare
 from onnxmem.comparison.twins import export_twin, twin_path
-from onnxmem.comparison.what_if import try_mode, try_order
 from onnxmem.deadline import Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.folders import temporary_folder
 from onnxmem.progress import OnProgress, Progress
+from onnxmem.result import Result
 from onnxmem.torch.model import FACTORY, PROGRAM
+
+BEYOND = (2.0, 4.0)
+"""Where fits are asked beyond what was measured: inputs of so many times the elements."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Result):
+    """What candidates took, side by side."""
+
+    SCHEMA: ClassVar[str] = "onnxmem.compare/1"
+
+    candidates: tuple[CandidateResult, ...]
+    sizes: tuple[InputSize, ...]
+    parity: Parity
+    advice: tuple[Advice, ...]
+    conditions: Conditions
+    exported: Mapping[str, str]
+    """ONNX twins made on the way: the PyTorch candidate by the twin's name."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all candidates ran and gave the same answers."""
+        return self.parity.same and all(each.ok for each in self.candidates)
+
+    @property
+    def finished(self) -> tuple[CandidateResult, ...]:
+        """Those that ran at every size."""
+        return tuple(each for each in self.candidates if each.ok)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One row for each figure: who takes least, if that is decided."""
+        return make_rows(self.candidates, [size.label for size in self.sizes], self.parity)
+
+    @cached_property
+    def fits(self) -> tuple[Fit, ...]:
+        """How each candidate's peak grows with the input; none for a single size."""
+        return _fits(self.candidates, self.sizes)
+
+    def disagreements(self, again: Comparison) -> list[str]:
+        """Did a second comparison say the same? The rows of which it did not, with both verdicts."""
+        both = [
+            (first.label, first.winner or first.verdict, second.winner or second.verdict)
+            for first, second in zip(self.rows, again.rows, strict=True)
+        ]
+        return [f"{label}: {before}, then {after}" for label, before, after in both if before != after]
+
+    def derived(self) -> Mapping[str, Any]:
+        """The rows and the fits."""
+        return {"rows": self.rows, "fits": self.fits}
 
 
 def compare(
@@ -97,7 +149,7 @@ def compare(
         # Looked at after twice as many rounds, not after each: the more often one looks, the more often chance decides.
         while done < limit and (undecided := undecided_sizes(comparison.rows, made)):
             before, done = done, min(2 * done, limit)
-            schedule.run_more(undecided, range(before, done))
+            schedule.run(undecided, range(before, done))
             comparison = replace(comparison, candidates=_results(everyone, made))
         return replace(comparison, advice=_advice(comparison, schedule, made, headroom, tried=advice))
 
@@ -131,13 +183,22 @@ def _twins(
     everyone: list[CandidateTrials], sizes: Sequence[Size], folder: Path, progress: OnProgress
 ) -> dict[str, str]:
     """Make the ONNX twin of each PyTorch candidate, and let it take part."""
+    exported = [trials for trials in everyone if trials.failure is None and _exportable(trials.candidate)]
+    targets = {trials.candidate.name: twin_path(trials.candidate, folder) for trials in exported}
+    read = {file.resolve() for trials in everyone for file in trials.files}
+    for name, target in targets.items():
+        # Where PyTorch puts the weights of a large model is the twin's file, too.
+        for file in (target, target.with_name(f"{target.name}.data")):
+            if file.resolve() in read:
+                what = f"the ONNX twin of '{name}' would overwrite '{file}', which is compared, too"
+                raise UsageError(what, hint="export to another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder '{folder}': {error.strerror}") from error
     twins: dict[str, str] = {}
-    for original in [trials for trials in everyone if trials.failure is None and _exportable(trials.candidate)]:
-        target = twin_path(original.candidate, folder)
+    for original in exported:
+        target = targets[original.candidate.name]
         progress(Progress(f"exporting {original.candidate.name}"))
         try:
             twin = export_twin(original.candidate, sizes, target)
@@ -177,3 +238,15 @@ def _advice(
     return advise(
         comparison.candidates, comparison.parity, comparison.rows, comparison.fits, changes, headroom=headroom
     )
+
+
+def _fits(candidates: tuple[CandidateResult, ...], sizes: tuple[InputSize, ...]) -> tuple[Fit, ...]:
+    """The fit of each candidate that ran at several sizes, with predictions for larger ones."""
+    beyond = [
+        (f"{factor:g} × n({size.label})", round(size.elements * factor)) for size in sizes[-1:] for factor in BEYOND
+    ]
+    fitted = (
+        fit(each.name, [(at.elements, at.peak.median) for at in each.at if isinstance(at.peak, Figure)], beyond)
+        for each in candidates
+    )
+    return tuple(each for each in fitted if each)

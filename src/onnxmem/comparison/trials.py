@@ -13,7 +13,7 @@ from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.errors import OnnxmemError
 from onnxmem.measurement.feeds import Array, Feeds
-from onnxmem.measurement.protocol import SavedFeeds, Task
+from onnxmem.measurement.protocol import Task
 from onnxmem.measurement.scenario import check_threads
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.measurement.trial import Trial, run_trial
@@ -91,21 +91,14 @@ class Schedule:
     deadline: Deadline = field(default_factory=Deadline)
     """When it is over, repeating ends with what there is."""
 
-    def run(self, sizes: Sequence[Size]) -> None:
-        """As many repetitions as were asked for."""
-        for repetition in range(self.conditions.repeat):
+    def run(self, sizes: Sequence[Size], more: range | None = None) -> None:
+        """As many repetitions as were asked for; or `more`, at the sizes where the ones before did not decide."""
+        given = self.conditions
+        most = f"{given.repeat}" if more is None else f"at most {given.repeat_limit}, not decided yet"
+        for repetition in range(given.repeat) if more is None else more:
             if repetition and self.deadline.passed:
                 return
-            count = f"{repetition + 1} of {self.conditions.repeat}"
-            self._round(sizes, repetition, count)
-
-    def run_more(self, sizes: Sequence[Size], repetitions: range) -> None:
-        """Further repetitions, at the sizes where the ones before did not decide."""
-        for repetition in repetitions:
-            if self.deadline.passed:
-                return
-            count = f"{repetition + 1} of at most {self.conditions.repeat_limit}, not decided yet"
-            self._round(sizes, repetition, count)
+            self._round(sizes, repetition, f"{repetition + 1} of {most}")
 
     def _round(self, sizes: Sequence[Size], repetition: int, count: str) -> None:
         # Whoever runs first in a round finds the machine as the round before left it: it is not always the same one.
@@ -136,7 +129,7 @@ class Schedule:
         candidate, given = trials.candidate, self.conditions
         task = Task(
             str(candidate.path),
-            save_feeds(trials.arrays(size), place),
+            Feeds(trials.arrays(size)).save(place),
             mode=mode or candidate.mode,
             runs=given.runs,
             threads=given.threads,
@@ -150,11 +143,6 @@ class Schedule:
             model_files=trials.files,
             worker="onnxmem.torch.worker" if candidate.kind == "torch" else "onnxmem.measurement.worker",
         )
-
-
-def save_feeds(arrays: Mapping[str, Array], folder: Path) -> SavedFeeds:
-    """Write the arrays where a worker can read them."""
-    return Feeds(arrays).save(folder)
 
 
 def _fail(trials: CandidateTrials, size: Size, why: str) -> None:

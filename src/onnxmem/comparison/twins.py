@@ -8,9 +8,9 @@ from pathlib import Path
 
 from onnxmem.comparison.candidate import Candidate
 from onnxmem.comparison.sizes import Size
-from onnxmem.comparison.trials import save_feeds
 from onnxmem.errors import ModelError
 from onnxmem.folders import temporary_folder
+from onnxmem.measurement.feeds import Feeds
 from onnxmem.torch.exporting import ExportTask, export
 from onnxmem.torch.model import SCRIPT
 
@@ -31,7 +31,7 @@ def export_twin(candidate: Candidate, sizes: Sequence[Size], target: Path, *, ti
     # A dimension of 1 is taken for a constant by the exporter: let it see one that is not, if there is one.
     size = next((each for each in sizes if _differing(sizes) and _visible(each, sizes)), sizes[-1])
     with temporary_folder() as folder:
-        feeds = tuple(save_feeds(size.arrays, folder))
+        feeds = tuple(Feeds(size.arrays).save(folder))
         export(ExportTask(candidate.source, target, feeds, dimension_names(sizes)), candidate.name, timeout=timeout)
     return Candidate(target.name, "onnx", target)
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, ClassVar
 
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
+from onnxmem.errors import OnnxmemError
 from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows, rating
+from onnxmem.model.dims import Expr
 from onnxmem.model.duplicates import Duplicates
+from onnxmem.model.graph import Graph
 from onnxmem.model.model import Model
 from onnxmem.model.weights import Weight
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.strategies import STRATEGIES, solve
+from onnxmem.prediction.calibration import calibration
+from onnxmem.prediction.predict import MODES, Subject, forecast_mode
+from onnxmem.prediction.prediction import Forecast
 from onnxmem.schedule.formula import Formula, Piece, peak_formula
 from onnxmem.schedule.scheduled import ALIGNMENT, STAGE_SHARE, Question, Scheduled, graph_of, order_graph, schedule
 from onnxmem.schedule.storages import Rules
 from onnxmem.units import format_bytes
+from onnxmem.unknown import Unknown
 
 _EFFORT = 0.2
 """The part of the time limit that a strategy takes on an ordinary processor."""
@@ -103,9 +110,12 @@ class Activations(Record):
             peak=PeakStep(
                 step=step,
                 node=timeline.steps[step].label if timeline.steps else None,
-                tensors=tuple(BufferRow.of(timeline.spans[index]) for index in problem.live_at(step)),
+                tensors=tuple(BufferRow.of(timeline.spans[k], scheduled.symbolic) for k in problem.live_at(step)),
             ),
-            largest=tuple(map(BufferRow.of, sorted(timeline.spans, key=lambda s: (-s.bytes, s.lower))[:10])),
+            largest=tuple(
+                BufferRow.of(span, scheduled.symbolic)
+                for span in sorted(timeline.spans, key=lambda span: (-span.bytes, span.lower))[:10]
+            ),
             unknown=tuple(map(UnknownTensor.of, timeline.unknown)),
         )
 
@@ -156,6 +166,8 @@ class Estimate(OnModel):
     formula: PeakFormula | None
     formula_note: str | None
     table: tuple[SizedPeak, ...]
+    processes: tuple[Forecast, ...] | Unknown
+    """What the whole process will take, in each mode."""
 
     @property
     def weights_bytes(self) -> int:
@@ -190,6 +202,8 @@ def estimate(
     count_inputs: bool = False,
     alignment: int = ALIGNMENT,
     strategies: Sequence[str] = STRATEGIES,
+    threads: int | None = None,
+    processes: bool = True,
     time_limit: float = 20.0,
     seed: int = 0,
 ) -> Estimate:
@@ -199,7 +213,9 @@ def estimate(
     says so and has a formula for it. `view` is "raw" (the graph as in the file) or "optimized" at a `level` (as ONNX
     Runtime would run it; the default, if it can load it), with `fix_dims` optimized for just these dimensions. `order`
     is that of the nodes, `strategies` the names of planners to compare. `alias`, `in_place` and `count_inputs` are what
-    shares memory, and whether inputs count. `time_limit` are the seconds for all of it together.
+    shares memory, and whether inputs count. With `processes`, the whole process is predicted for each mode, run with so
+    many `threads`; that needs a figure of this environment, which is measured in a process of its own the first time,
+    and kept. `time_limit` are the seconds for all of it together.
     """
     question = Question(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
@@ -213,11 +229,17 @@ def estimate(
         time_limit=time_limit,
         seed=seed,
     )
-    return compute_estimate(model if isinstance(model, Model) else Model.open(model), question, strategies)[0]
+    opened = model if isinstance(model, Model) else Model.open(model)
+    return compute_estimate(opened, question, strategies, threads=threads, processes=processes)[0]
 
 
 def compute_estimate(
-    model: Model, question: Question, strategies: Sequence[str] = STRATEGIES
+    model: Model,
+    question: Question,
+    strategies: Sequence[str] = STRATEGIES,
+    *,
+    threads: int | None = None,
+    processes: bool = True,
 ) -> tuple[Estimate, Scheduled, Plan]:
     """The answer, and what it was made from: the model laid out in time, and its smallest plan."""
     deadline = Deadline(question.time_limit)
@@ -232,7 +254,12 @@ def compute_estimate(
         )
         for name in strategies
     ]
-    formula, note = _formula(model, question, scheduled, deadline) if scheduled.assumed else (None, None)
+    formula, note = None, None
+    if scheduled.assumed:
+        general = graph_of(model, question, scheduled.given, deadline)
+        symbolic = {tensor.name: tensor for tensor in general.all_tensors() if isinstance(tensor.size, Expr)}
+        scheduled = replace(scheduled, symbolic=symbolic)
+        formula, note = _formula(general, question, scheduled, deadline)
     result = Estimate(
         about=ModelFacts.of(scheduled),
         alignment=scheduled.problem.alignment,
@@ -241,8 +268,24 @@ def compute_estimate(
         formula=PeakFormula.of(formula) if formula else None,
         formula_note=note,
         table=_table(formula, scheduled) if formula else (),
+        processes=_processes(scheduled, question, threads, deadline) if processes else Unknown("it was not asked for"),
     )
     return result, scheduled, smallest(plans)
+
+
+def _processes(
+    scheduled: Scheduled, question: Question, threads: int | None, deadline: Deadline
+) -> tuple[Forecast, ...] | Unknown:
+    if not scheduled.graph.view.startswith("optimized"):
+        return Unknown("the graph as in the file is not what ONNX Runtime runs")
+    if deadline.passed:
+        return Unknown("the time limit was over")
+    try:
+        subject = Subject.of_scheduled(scheduled, question.level, threads)
+        environment = calibration()
+        return tuple(forecast_mode(subject, mode, environment) for mode in MODES)
+    except OnnxmemError as error:
+        return Unknown(str(error))
 
 
 def smallest(plans: Sequence[Plan]) -> Plan:
@@ -251,10 +294,9 @@ def smallest(plans: Sequence[Plan]) -> Plan:
 
 
 def _formula(
-    model: Model, question: Question, scheduled: Scheduled, deadline: Deadline
+    general: Graph, question: Question, scheduled: Scheduled, deadline: Deadline
 ) -> tuple[Formula | None, str | None]:
-    symbolic = graph_of(model, question, scheduled.given, deadline)
-    timeline = order_graph(symbolic, question, deadline, scheduled.assumed)
+    timeline = order_graph(general, question, deadline, scheduled.assumed)
     if not timeline.symbols:
         return None, "the peak does not depend on the free dimensions"
     formula = peak_formula(timeline, time_limit=deadline.left)

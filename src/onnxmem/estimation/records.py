@@ -129,14 +129,18 @@ class BufferRow(Record):
     offset: int | None = None
     producer: str | None = None
     consumers: tuple[str, ...] = ()
+    symbolic_shape: Shape = None
+    """The shape in the model's own dimensions, where some were left open."""
+    symbolic_bytes: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As plain data; what does not apply is left out."""
         return {key: value for key, value in super().document().items() if value is not None or key == "producer"}
 
     @classmethod
-    def of(cls, span: Span, offset: int | None = None) -> BufferRow:
+    def of(cls, span: Span, symbolic: Mapping[str, Tensor], offset: int | None = None) -> BufferRow:
         tensor = span.tensors[0]
+        general = symbolic.get(tensor.name)
         return cls(
             name=span.id,
             dtype=tensor.dtype,
@@ -148,6 +152,8 @@ class BufferRow(Record):
             offset=offset,
             producer=span.producer,
             consumers=span.consumers,
+            symbolic_shape=plain_shape(general.shape) if general else None,
+            symbolic_bytes=str(general.size) if general else None,
         )
 
 
@@ -211,7 +217,8 @@ def placement_rows(plan: Plan, scheduled: Scheduled | None) -> tuple[tuple[Buffe
         return None, f"more than {MOST_PLACED:,} buffers are not listed"
     offsets = plan.offsets.tolist()
     if scheduled is not None:
-        return tuple(map(BufferRow.of, scheduled.timeline.spans, offsets)), None
+        rows = zip(scheduled.timeline.spans, offsets, strict=True)
+        return tuple(BufferRow.of(span, scheduled.symbolic, offset) for span, offset in rows), None
     pairs = zip(plan.problem, offsets, strict=True)
     return tuple(BufferRow(name=b.id, size=b.size, lower=b.lower, upper=b.upper, offset=o) for b, o in pairs), None
 

@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onnxmem.files import write_text
+from onnxmem.model.graph import Tensor
 from onnxmem.placement.plan import Plan
 from onnxmem.schedule.scheduled import Scheduled
 from onnxmem.unknown import Unknown
 
-_COLUMNS = ["name", "buffer", "kind", "dtype", "shape", "size", "lower", "upper", "offset", "reason"]
+_COLUMNS = [
+    *("name", "buffer", "kind", "dtype", "shape", "size", "lower", "upper", "offset", "reason"),
+    *("symbolic_shape", "symbolic_size"),
+]
 
 
 def write_tensors(scheduled: Scheduled, plan: Plan, path: Path) -> None:
@@ -28,9 +32,16 @@ def _rows(scheduled: Scheduled, plan: Plan) -> Iterator[list[object]]:
     for span, offset in zip(scheduled.timeline.spans, plan.offsets.tolist(), strict=True):
         # Tensors that share a buffer, as views or in place, have a line each, with the buffer's lifetime and offset.
         for tensor in span.tensors:
-            shape = "x".join(map(str, tensor.shape or ()))
-            yield [tensor.name, span.id, span.kind, tensor.dtype, shape, span.size, span.lower, span.upper, offset, ""]
+            general = scheduled.symbolic.get(tensor.name)
+            symbolic = [f"[{', '.join(map(str, general.shape or ()))}]", str(general.size)] if general else ["", ""]
+            yield [
+                *(tensor.name, span.id, span.kind, tensor.dtype, _shape(tensor), span.size),
+                *(span.lower, span.upper, offset, "", *symbolic),
+            ]
     for tensor in scheduled.timeline.unknown:
-        shape = "" if tensor.shape is None else "x".join("?" if "?" in str(dim) else str(dim) for dim in tensor.shape)
         reason = tensor.size.reason if isinstance(tensor.size, Unknown) else ""
-        yield [tensor.name, "", "activation", tensor.dtype, shape, "", "", "", "", reason]
+        yield [tensor.name, "", "activation", tensor.dtype, _shape(tensor), *[""] * 4, reason, "", ""]
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join("?" if "?" in str(dim) else str(dim) for dim in tensor.shape or ())

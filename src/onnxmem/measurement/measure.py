@@ -15,10 +15,11 @@ from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measurement import Measurement, shown, thinned
 from onnxmem.measurement.nodes import RuntimeMemory, read_memory, unknown_memory
 from onnxmem.measurement.protocol import FAILED, LOAD, PHASES, SavedFeeds, Task
-from onnxmem.measurement.scenario import Scenario, Setting
+from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.measurement.trial import OnPhase, Trial, run_trial
 from onnxmem.progress import OnProgress, Progress
+from onnxmem.session.modes import Setting
 
 
 def measure(

@@ -1,4 +1,4 @@
-"""How much memory does a process take right now, and how much did it take at most?
+"""How much memory does a process take right now, and how much did it take at most? And the whole system?
 
 The kernel is asked, not estimated: `/proc/PID/smaps_rollup` for what is resident, `status` and `statm` for the rest,
 `VmHWM` for the peak. `ru_maxrss` is never used: a child inherits its parent's peak through fork and exec, so a small
@@ -77,6 +77,20 @@ class Sample(Record):
     def anon(self) -> int:
         """Resident without a file behind it."""
         return self.rss - self.file
+
+
+@dataclass(frozen=True)
+class System(Record):
+    """The system at one moment, in bytes. All processes move these figures."""
+
+    available: Bytes = stored("available_bytes")
+    """What a new process could get without swapping.
+
+    Not the place to look for what was just freed: recent kernels keep freed pages in lists of each processor, hundreds
+    of MiB of them, and count them as available only when the lists are emptied.
+    """
+    anon: Bytes = stored("anon_bytes")
+    """Anonymous memory of all processes: falls at the moment it is freed."""
 
 
 def read(pid: int | None = None) -> Reading:
@@ -246,6 +260,17 @@ def cgroup_folder(pid: int | None = None) -> Path | Unknown:
     return Path(point, group.removeprefix(root if root != "/" else "").lstrip("/"))
 
 
+def read_system() -> System:
+    """The system now."""
+    try:
+        lines = (PROC / "meminfo").read_text().splitlines()
+    except OSError:
+        return System(_available(), Unknown("this system does not tell"))
+    fields = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+    missing = Unknown("the kernel does not tell")
+    return System(fields.get("MemAvailable", missing), fields.get("AnonPages", missing))
+
+
 def _folder(pid: int | None) -> Path:
     return PROC / ("self" if pid is None else str(pid))
 
@@ -310,3 +335,11 @@ def _read_with_psutil(pid: int | None) -> Reading:
     return Reading(
         int(basic.rss), unknown, uss, unknown, unknown, int(basic.vms), unknown, peak, at=now, source="psutil"
     )
+
+
+def _available() -> Bytes:
+    try:
+        import psutil  # noqa: PLC0415
+    except ImportError:
+        return Unknown("psutil is not installed")
+    return int(psutil.virtual_memory().available)

@@ -1,6 +1,6 @@
 """What the parent and the measured process say to each other. Light: the measured process imports it before it begins.
 
-    ← Order                                            the task, and under which limits
+    ← Task                                             what to do, and under which limits
     → Begin("load")             ← (an empty line)      go on, when the parent has looked
     → End("load", 0.3)          ← (an empty line)      … or Failed, and then it is over
     → Ran(0.01) and other news                         no answer
@@ -10,7 +10,6 @@ Each is one line of JSON, so that whatever kills the process takes only the phas
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,14 +55,9 @@ class Task(messages.Message):
     """A folder for the outputs of the last run."""
     source: Mapping[str, Any] | None = None
     """The document of a `TorchSource`, for PyTorch's worker."""
-
-
-class Order(messages.Message):
-    """A task, and the circumstances of this one process."""
-
-    task: Task
-    rlimits: Mapping[str, int]
-    spawned: float
+    rlimits: Mapping[str, int] = {}
+    """Limits of this one process."""
+    spawned: float = 0.0
     """When the parent started it: `time.monotonic()`, which both share."""
 
 
@@ -104,32 +98,35 @@ class Started(messages.Message):
     rss: int | None
 
 
+# The next four are fields of a `Trial`.
+
+
 class Imported(messages.Message):
     """Which framework it is."""
 
     framework: str
-    version: str
+    framework_version: str
 
 
 class Outputs(messages.Message):
     """Hashes of the outputs of the first run and of the last; of the last also shapes by name, and the size."""
 
-    sha256: Sequence[str]
-    shapes: Mapping[str, Sequence[int]]
-    size: int | None = None
-    """In bytes, all together; None if one of them does not tell, as strings and maps do not."""
+    outputs: Sequence[str]
+    output_shapes: Mapping[str, Sequence[int]]
+    output_bytes: int | None
+    """All together; None if one of them does not tell, as strings and maps do not."""
 
 
 class Saved(messages.Message):
     """Names of outputs, and the files they are in; none for what is no plain array."""
 
-    outputs: Sequence[tuple[str, str | None]]
+    saved: Sequence[tuple[str, str | None]]
 
 
 class Profiled(messages.Message):
     """Where ONNX Runtime's profile is."""
 
-    path: str
+    profile: str
 
 
 class Planned(messages.Message):
@@ -160,27 +157,14 @@ class Released(messages.Message):
     """Whether the allocator gave something back, or why it could not be asked."""
 
 
-Message = Begin | End | Failed | Ran | Started | Imported | Outputs | Saved | Profiled | Planned | Released
+Message = Task | Begin | End | Failed | Ran | Started | Imported | Outputs | Saved | Profiled | Planned | Released
 _MESSAGES = {kind.__name__: kind for kind in Message.__args__}
 
 
-def encode(message: Message) -> bytes:
-    """A message as a line."""
-    return messages.encode(message) + b"\n"
+encode = messages.encode
 
 
-def decode(line: bytes) -> Message:
-    """The message that `encode` wrote."""
+def decode(line: bytes) -> Any:
+    """The message that `encode` wrote, as a line."""
     message: Message = messages.decode(line, _MESSAGES)
     return type(message)(*map(messages.frozen, message))
-
-
-def encode_order(order: Order) -> bytes:
-    """An order as a line, without its end."""
-    return json.dumps(order).encode()
-
-
-def decode_order(line: bytes) -> Order:
-    """The order that `encode_order` wrote."""
-    task, rlimits, spawned = json.loads(line)
-    return Order(Task(*task), rlimits, spawned)

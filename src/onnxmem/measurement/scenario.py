@@ -10,9 +10,8 @@ from typing import Any, Self
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import UsageError
+from onnxmem.session.modes import Setting
 from onnxmem.session.package import mode_for
-
-Setting = bool | int | float | str
 
 
 @dataclass(frozen=True)

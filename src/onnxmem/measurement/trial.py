@@ -19,7 +19,7 @@ from onnxmem.folders import temporary_file
 from onnxmem.measurement import probes, protocol, smaps
 from onnxmem.measurement.limit import Limit
 from onnxmem.measurement.probes import Peak, Reading, Sample, Sampler
-from onnxmem.measurement.protocol import EXIT, START, Failed, Order, Planned, Released, Task
+from onnxmem.measurement.protocol import EXIT, START, Failed, Planned, Released, Task
 from onnxmem.measurement.verdict import Verdict, judge
 from onnxmem.process.child import end_child, has_ended, send_line, start_child
 from onnxmem.unknown import Bytes, Unknown, combine, known, subtract
@@ -85,9 +85,9 @@ class Trial(Record):
     latencies: tuple[float, ...] = stored("latencies_seconds")
     """Seconds of each steady run."""
     first_run: float | None = stored("first_run_seconds")
-    outputs: tuple[str, ...] = stored("outputs_sha256")
+    outputs: tuple[str, ...] = stored("outputs_sha256", default=())
     """Hashes of the outputs: of the first run and of the last."""
-    output_shapes: Mapping[str, tuple[int, ...]]
+    output_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     output_bytes: Bytes = field(default_factory=lambda: Unknown("it was not measured"))
     """What the outputs of the last run take together."""
     timeline: tuple[Sample, ...]
@@ -154,7 +154,7 @@ def run_trial(
         try:
             limit.admit(child.pid)
             watch = _Watch(child, spawned, model_files, on_phase)
-            send_line(child, protocol.encode_order(Order(task, limit.rlimits, spawned)))
+            send_line(child, protocol.encode(task._replace(rlimits=limit.rlimits, spawned=spawned)))
             with Sampler(child.pid) as sampler:
                 late = watch.listen(spawned + timeout)
         finally:
@@ -188,7 +188,9 @@ class _Watch:
         self._no_reset: Unknown | None = None
         self._phases: list[Phase] = []
         self._runs: dict[str, list[float]] = {}
-        self._news: dict[type, Any] = {}
+        self._interpreter: Bytes = Unknown("the process did not start")
+        self._told: dict[str, Any] = {}
+        """Fields of the trial that the child has told."""
         self._readings, self._reading_seconds = 0, 0.0
 
     def listen(self, deadline: float) -> bool:
@@ -237,47 +239,39 @@ class _Watch:
                 send_line(self.child)
             case protocol.Ran(seconds):
                 self._runs.setdefault(self.current or "", []).append(seconds)
+            case protocol.Started(rss):
+                self._interpreter = Unknown("the process could not read its own memory") if rss is None else rss
+            case Planned() | Released():
+                self._told[type(message).__name__.lower()] = message
             case _:
-                self._news[type(message)] = message
+                self._told |= zip(message._fields, message, strict=True)
 
     def _look(self, seconds: float, *, completed: bool) -> None:
         """Read everything about the waiting child and write down the phase."""
         began = time.monotonic()
         pid, reading = self.child.pid, probes.read(self.child.pid)
-        exact, method = True, "VmHWM, reset before the phase"
+        method = "VmHWM, reset before the phase"
         if self._no_reset is not None:
-            reading, exact, method = replace(reading, peak_rss=self._no_reset), False, self._no_reset.reason
-        group, made_of = probes.cgroup_peak(pid), smaps.classify(self.model_files, pid)
-        self._write(reading, seconds, began, completed, (exact, method), group, made_of)
+            reading, method = replace(reading, peak_rss=self._no_reset), self._no_reset.reason
+        self._write(
+            reading,
+            began,
+            completed=completed,
+            seconds=seconds,
+            peak_exact=self._no_reset is None,
+            peak_method=method,
+            cgroup_peak=probes.cgroup_peak(pid),
+            made_of=smaps.classify(self.model_files, pid),
+        )
         self._readings += 1
         self._reading_seconds += time.monotonic() - began
 
-    def _write(
-        self,
-        reading: Reading,
-        seconds: float,
-        ended: float,
-        completed: bool,
-        peak: tuple[bool, str],
-        group: Bytes,
-        made_of: tuple[smaps.Kind, ...] | Unknown,
-    ) -> None:
+    def _write(self, reading: Reading, ended: float, **figures: Any) -> None:
         assert self.current is not None
-        self._phases.append(
-            Phase(
-                name=self.current,
-                completed=completed,
-                reading=replace(reading, at=reading.at - self.spawned),
-                peak_exact=peak[0],
-                peak_method=peak[1],
-                seconds=seconds,
-                began=self._began - self.spawned,
-                ended=ended - self.spawned,
-                cgroup_peak=group,
-                made_of=made_of,
-                before=self._before,
-            )
-        )
+        reading = replace(reading, at=reading.at - self.spawned)
+        began, ended = self._began - self.spawned, ended - self.spawned
+        phase = Phase(name=self.current, reading=reading, began=began, ended=ended, before=self._before, **figures)
+        self._phases.append(phase)
         self._before = reading.rss
 
     def trial(self, verdict: Verdict, code: int, sampler: Sampler, limited_by: str | None) -> Trial:
@@ -285,16 +279,13 @@ class _Watch:
         samples = tuple(replace(seen, at=round(seen.at - self.spawned, 4)) for seen in sampler.samples)
         self._close(code, samples)
         phases = tuple(_sampled(phase, samples, sampler.interval) for phase in self._phases)
-        first, outputs = self._runs.get(protocol.FIRST_RUN), self._news.get(protocol.Outputs)
-        imported, saved = self._news.get(protocol.Imported), self._news.get(protocol.Saved)
+        if self._told.get("output_bytes", 0) is None:
+            self._told["output_bytes"] = Unknown("an output is no plain array, whose size is known")
         return Trial(
             phases=phases,
             verdict=verdict,
             latencies=tuple(self._runs.get(protocol.STEADY_RUNS, ())),
-            first_run=first[0] if first else None,
-            outputs=outputs.sha256 if outputs else (),
-            output_shapes=outputs.shapes if outputs else {},
-            output_bytes=_output_bytes(outputs),
+            first_run=next(iter(self._runs.get(protocol.FIRST_RUN, ())), None),
             timeline=samples,
             overhead=Overhead(
                 child_bytes=self._own_bytes(),
@@ -304,12 +295,7 @@ class _Watch:
                 sampler_seconds=sampler.seconds,
             ),
             limited_by=limited_by,
-            framework=imported.framework if imported else None,
-            framework_version=imported.version if imported else None,
-            planned=self._news.get(Planned),
-            released=self._news.get(Released),
-            profile=self._news[protocol.Profiled].path if protocol.Profiled in self._news else None,
-            saved=saved.outputs if saved else (),
+            **{"output_bytes": Unknown("no run was completed"), **self._told},
         )
 
     def _close(self, code: int, samples: tuple[Sample, ...]) -> None:
@@ -327,23 +313,21 @@ class _Watch:
             known: tuple[Bytes, Bytes, Bytes] = (last.rss, last.anon, last.file) if last else (gone, gone, gone)
             rss, anon, file = known
             reading = Reading(rss, gone, gone, anon, file, gone, gone, gone, at=now, source="last sample")
-        peak = False, "the process ended in this phase"
         gone = Unknown("the process has ended")
-        self._write(reading, now - self._began, now, ended_well, peak, gone, gone)
+        self._write(
+            reading,
+            now,
+            completed=ended_well,
+            seconds=now - self._began,
+            peak_exact=False,
+            peak_method="the process ended in this phase",
+            cgroup_peak=gone,
+            made_of=gone,
+        )
 
     def _own_bytes(self) -> Bytes:
-        started, phase = self._news.get(protocol.Started), next(iter(self._phases), None)
-        if phase is None or phase.name != START:
-            return Unknown("the process did not start")
-        if started is None or started.rss is None:
-            return Unknown("the process could not read its own memory")
-        return combine(lambda grown: max(0, grown), subtract(phase.reading.rss, started.rss))
-
-
-def _output_bytes(outputs: protocol.Outputs | None) -> Bytes:
-    if outputs is None:
-        return Unknown("no run was completed")
-    return Unknown("an output is no plain array, whose size is known") if outputs.size is None else outputs.size
+        started = self._phases[0].reading.rss if self._phases else self._interpreter
+        return combine(lambda grown: max(0, grown), subtract(started, self._interpreter))
 
 
 def _sampled(phase: Phase, samples: tuple[Sample, ...], interval: float) -> Phase:

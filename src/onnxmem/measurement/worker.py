@@ -31,11 +31,11 @@ class _Stopped(Exception):
 class Worker:
     """One trial: start, import, inputs, load, first run, steady runs, release, trim."""
 
-    def __init__(self, task: Task, spawned: float, out: int) -> None:
-        self.task, self.spawned, self.out = task, spawned, out
+    def __init__(self, task: Task, out: int) -> None:
+        self.task, self.out = task, out
 
     def send(self, message: Message) -> None:
-        os.write(self.out, protocol.encode(message))
+        os.write(self.out, protocol.encode(message) + b"\n")
 
     def border(self, message: Message) -> None:
         """Tell the parent, and wait while it looks. If it is gone there is nobody to work for."""
@@ -62,7 +62,7 @@ class Worker:
     def run(self) -> None:
         self.border(protocol.Begin(protocol.START))
         self.send(protocol.Started(_BEFORE))
-        self.border(protocol.End(protocol.START, time.monotonic() - self.spawned))
+        self.border(protocol.End(protocol.START, time.monotonic() - self.task.spawned))
         self.phase(protocol.IMPORT, self.import_runtime)
         self.send(self.imported())
         self.phase(protocol.INPUTS, self.read_inputs)
@@ -164,23 +164,10 @@ class Worker:
         return str(total.hexdigest())
 
     def planned(self) -> Message:
-        memory = self.session.memory
-
-        def number(value: object) -> int | None:
-            return value if isinstance(value, int) else None
-
-        return protocol.Planned(
-            loaded_mode=self.session.loaded_mode,
-            reason=memory.reason or None,
-            arena_bytes=number(memory.arena_bytes),
-            plan_bytes=number(memory.plan_bytes),
-            lower_bound_bytes=number(memory.bound_bytes),
-            runs_recorded=memory.runs_recorded,
-            runs_replayed=memory.runs_replayed,
-            runs_deviated=memory.runs_deviated,
-            runs_from_heap=memory.runs_from_heap,
-            notes=[shape.reason for shape in memory.shapes if shape.reason],
-        )
+        memory = self.session.memory.document()
+        notes = [shape["reason"] for shape in memory["shapes"] if shape["reason"]]
+        said = {**memory, "reason": memory["reason"] or None, "loaded_mode": self.session.loaded_mode, "notes": notes}
+        return protocol.Planned(*(said[name] for name in protocol.Planned._fields))
 
     def output_bytes(self) -> int | None:
         """What the outputs take together; a sequence is a list of arrays."""
@@ -213,16 +200,16 @@ def main(worker: type[Worker] = Worker) -> None:
     # Whatever prints on stdout from here on, a library or a kernel, must not end up between the messages.
     out = os.dup(1)
     os.dup2(2, 1)
-    order = protocol.decode_order(sys.stdin.buffer.readline())
-    if order.rlimits:
+    task: Task = protocol.decode(sys.stdin.buffer.readline())
+    if task.rlimits:
         import resource  # noqa: PLC0415
 
-        for name, value in order.rlimits.items():
+        for name, value in task.rlimits.items():
             kind = getattr(resource, name)
             hard = resource.getrlimit(kind)[1]
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
             resource.setrlimit(kind, (value, value))
     try:
-        worker(order.task, order.spawned, out).run()
+        worker(task, out).run()
     except _Stopped:
         sys.exit(3)

@@ -61,3 +61,12 @@ def read_external(tensor: TensorProto, folder: Path, size: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(size)
+
+
+def make_external(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    """Say that the tensor's data are these bytes of a file beside the model."""
+    tensor.ClearField("raw_data")
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)

@@ -12,13 +12,17 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.model.external import external_location
+from onnxmem.model.wire import without_weights
 
 _PROTOBUF_LIMIT = 2**31
 
 
-def load_proto(path: Path) -> ModelProto:
-    """Read, check and inline a model. External data stays in its files, which are only looked at."""
-    return check_proto(_parse(path), str(path), path.parent)
+def load_proto(path: Path, *, light: bool = False) -> ModelProto:
+    """Read, check and inline a model. External data stays in its files, which are only looked at.
+
+    With `light`, so do large weights in the file itself, which then are external data like the others.
+    """
+    return check_proto(_parse(path, light=light), str(path), path.parent)
 
 
 def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
@@ -96,7 +100,7 @@ def refuse_package(path: Path, *, ort: bool = False) -> None:
     raise UsageError(f"'{path}' is a package, and this takes a model file", hint=hint)
 
 
-def _parse(path: Path) -> ModelProto:
+def _parse(path: Path, *, light: bool) -> ModelProto:
     try:
         refuse_package(path)
         if path.exists() and not path.is_file():
@@ -116,7 +120,7 @@ def _parse(path: Path) -> ModelProto:
                     f"'{path}' is 2 GiB or more, which protobuf cannot hold",
                     hint="models of this size keep their weights in external data files",
                 )
-            model = onnx.load_model_from_string(head + file.read())
+            model = onnx.load_model_from_string(without_weights(path) if light else head + file.read())
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from error
     except DecodeError as error:
@@ -215,7 +219,8 @@ def subgraphs_of(node: NodeProto) -> Iterator[GraphProto]:
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             yield attribute.g
-        yield from attribute.graphs
+        elif attribute.type == onnx.AttributeProto.GRAPHS:
+            yield from attribute.graphs
 
 
 def node_reads(node: NodeProto) -> Iterator[str]:

@@ -21,7 +21,7 @@ from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
-from onnxmem.model.optimize import LEVELS, has_any_order, in_default_order, node_numbers, optimize
+from onnxmem.model.optimize import LEVELS, node_numbers, optimize, sort_by_chance, sort_by_numbers
 from onnxmem.model.runtime_shapes import with_runtime_shapes
 from onnxmem.model.shapes import Inferred, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
@@ -46,7 +46,7 @@ class Model:
     def open(cls, path: str | PathLike[str]) -> Model:
         """Read and check a model file."""
         path = Path(path)
-        proto = load_proto(path)
+        proto = load_proto(path, light=True)
         return cls(path.name, proto, path.parent, path.stat().st_size)
 
     @classmethod
@@ -134,9 +134,9 @@ class Model:
             optimized = optimize(self.proto, self.folder, level, fixed)
             if not ordered:
                 return optimized
-            if has_any_order(optimized):
+            if not sort_by_chance(optimized):
                 with suppress(RuntimeUnsupported):  # too large to be numbered: any of its orders will do
-                    optimized = in_default_order(optimized, self._numbers(level, fixed))
+                    sort_by_numbers(optimized, self._numbers(level, fixed))
             self._cache[key] = optimized
         return self._cache[key]
 

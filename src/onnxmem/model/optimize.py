@@ -8,7 +8,9 @@ mapped or written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,11 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.folders import temporary_folder
 from onnxmem.model.dtypes import tensor_bytes
-from onnxmem.model.external import read_external
+from onnxmem.model.external import make_external, read_external
 from onnxmem.model.graph import backwards_from, leaves_of
 from onnxmem.model.load import node_reads, subgraphs_of
 from onnxmem.model.weights import constant_value, is_constant
+from onnxmem.model.wire import without_weights
 
 LEVELS = ("disabled", "basic", "extended", "layout", "all")
 
@@ -48,36 +51,82 @@ def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tu
         source, target = temporary / "skeleton.onnx", temporary / "optimized.onnx"
         write_skeleton(model, folder, source, fixed, marked=True)
         _run_optimizer(source, target, level)
-        optimized = onnx.load_model(target, load_external_data=False)
+        optimized = onnx.load_model_from_string(without_weights(target))
     for node in optimized.graph.node:
         if _made_in_any_order(node):
             node.name = ""  # it ends in a number that is another one each time
     return optimized
 
 
-def in_default_order(optimized: ModelProto, numbers: Mapping[str, int]) -> ModelProto:
-    """The same graph with its nodes in ONNX Runtime's default order for these numbers.
+def sort_by_chance(optimized: ModelProto) -> bool:
+    """Put the nodes in the order of the numbers that `node_numbers` would give; False if it takes those to tell.
+
+    ONNX Runtime goes backwards from a node to its inputs, and from those to theirs. Which of two inputs comes first is
+    up to chance where `_made_in_any_order` is true of both. Mostly each of them ends a chain of nodes with one input
+    and one reader, all the chains begin at the same node, and they stand in the file one after another.
+    """
+    nodes, before = optimized.graph.node, _inputs(optimized)
+    readers: list[list[int]] = [[] for _ in nodes]
+    for reader, inputs in enumerate(before):
+        for node in inputs:
+            readers[node].append(reader)
+
+    def visited_before(node: int, reader: int) -> bool:
+        # From x to both y and x + y: whatever is made in any order is made last, so x comes before an older y.
+        return any(nodes[reader].domain == "" and [other] == readers[reader] for other in readers[node])
+
+    order = list(range(len(nodes)))
+    for reader, choice in enumerate([*before, leaves_of(before)]):
+        by_chance = [v for v in choice if _made_in_any_order(nodes[v]) and not visited_before(v, reader)]
+        chains = [_chain_to(node, before) for node in sorted(by_chance, key=lambda v: _label(nodes[v]), reverse=True)]
+        shared = set(chains[0]).intersection(*chains[1:]) if chains else set()
+        own = [[node for node in each if node not in shared] for each in chains]
+        if sum(map(bool, own)) < 2:
+            continue  # one after another in any case
+        found = list(chain.from_iterable(own))
+        first = min(found)
+        together = sorted(found) == list(range(first, first + len(found)))
+        if not shared or not together or any(len(readers[node]) != 1 for node in found):
+            return False
+        order[first : first + len(found)] = found
+    _sort(optimized, order)
+    return True
+
+
+def _chain_to(node: int, before: Sequence[Collection[int]]) -> list[int]:
+    """The nodes that lead to this one as long as each has a single input, and the node itself."""
+    found = [node]
+    while len(before[found[-1]]) == 1:
+        found += before[found[-1]]
+    return found[::-1]
+
+
+def sort_by_numbers(optimized: ModelProto, numbers: Mapping[str, int]) -> None:
+    """Put the nodes in ONNX Runtime's default order for these numbers.
 
     It wrote them in that order, but for numbers of its own: see `node_numbers`.
     """
-    nodes = optimized.graph.node
-    made = {name: position for position, node in enumerate(nodes) for name in node.output if name}
-    number = [numbers.get(next(filter(None, node.output), ""), -1) for node in nodes]
-    before = [
-        sorted({made[name] for name in node_reads(node) if name in made}, key=lambda v: -number[v]) for node in nodes
-    ]
-    leaves = sorted(leaves_of(before), key=lambda v: -number[v])
-    ordered = [nodes[position] for position in backwards_from(leaves, before)]
-    result = ModelProto()
-    result.CopyFrom(optimized)
-    del result.graph.node[:]
-    result.graph.node.extend(ordered)
-    return result
+    number = [numbers.get(_label(node), -1) for node in optimized.graph.node]
+    before = [sorted(inputs, key=lambda v: -number[v]) for inputs in _inputs(optimized)]
+    _sort(optimized, backwards_from(sorted(leaves_of(before), key=lambda v: -number[v]), before))
 
 
-def has_any_order(optimized: ModelProto) -> bool:
-    """Would ONNX Runtime number the nodes of this graph in another way the next time?"""
-    return sum(map(_made_in_any_order, optimized.graph.node)) > 1
+def _sort(model: ModelProto, order: Sequence[int]) -> None:
+    nodes = list(model.graph.node)
+    if list(order) != list(range(len(nodes))):
+        del model.graph.node[:]
+        model.graph.node.extend(nodes[position] for position in order)
+
+
+def _inputs(model: ModelProto) -> list[set[int]]:
+    """For each node, the nodes that make what it reads."""
+    made = {name: position for position, node in enumerate(model.graph.node) for name in node.output if name}
+    return [{made[name] for name in node_reads(node) if name in made} for node in model.graph.node]
+
+
+def _label(node: NodeProto) -> str:
+    """What a node is known by: its first output."""
+    return next(filter(None, node.output), "")
 
 
 def _made_in_any_order(node: NodeProto) -> bool:
@@ -105,11 +154,11 @@ def node_numbers(model: ModelProto, folder: Path, level: str, fixed: Mapping[str
         source, target = temporary / "skeleton.onnx", temporary / "optimized.ort"
         write_skeleton(model, folder, source, fixed)
         _run_optimizer(source, target, level, ort_format=True)
-        content = InferenceSession.InferenceSession.GetRootAsInferenceSession(bytearray(target.read_bytes()), 0)
-    graph = content.Model().Graph()
-    nodes = [graph.Nodes(position) for position in range(graph.NodesLength())]
-    numbers = {_first_output(node): int(node.Index()) for node in nodes}
-    by_chance = sorted(_first_output(node) for node in nodes if (node.OpType() or b"").decode() == _REORDERING)
+        with target.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            graph = InferenceSession.InferenceSession.GetRootAsInferenceSession(content, 0).Model().Graph()
+            nodes = [graph.Nodes(position) for position in range(graph.NodesLength())]
+            numbers = {_first_output(node): int(node.Index()) for node in nodes}
+            by_chance = sorted(_first_output(node) for node in nodes if (node.OpType() or b"").decode() == _REORDERING)
     return numbers | dict(zip(by_chance, sorted(numbers[name] for name in by_chance), strict=True))
 
 
@@ -259,7 +308,5 @@ def _without_tensors(model: ModelProto) -> ModelProto:
 
 def _zeros(tensor: TensorProto, size: int) -> TensorProto:
     stand_in = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    stand_in.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", _ZEROS), ("offset", "0"), ("length", str(size))):
-        stand_in.external_data.add(key=key, value=value)
+    make_external(stand_in, _ZEROS, 0, size)
     return stand_in

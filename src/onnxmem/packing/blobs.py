@@ -1,4 +1,4 @@
-"""Where in its file is each weight, and each packed form of it? ONNX Runtime's own notes, read and rewritten.
+"""Where does each weight of a built model lie, and each packed form of it? ONNX Runtime's notes, read and rewritten.
 
 A packed form is noted beside its weight's offset and length: `prepacked_0` = `key|offset;length;checksum|…`.
 """
@@ -15,14 +15,21 @@ from onnx import TensorProto
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.files import replacing
+from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.external import external_location
 from onnxmem.model.load import all_tensors
+from onnxmem.session.package import Weights
+from onnxmem.units import format_bytes
 
 PREFIX = "prepacked_"
 # Kernels load packed weights with instructions that fault on anything less (64 bytes are one AVX-512 register).
 ALIGNMENT = 64
 # What begins with a page shares none with its neighbour, which may never be touched.
 _PAGE = 4096
+# Smaller weights stay in the graph: a page each would take more than it saves.
+SMALLEST = 1024
+# Operators that read a few rows of their first inputs.
+_LOOKUPS = ("Gather", "GatherElements", "GatherND", "GatherBlockQuantized", "EmbedLayerNormalization")
 
 
 @dataclass(frozen=True)
@@ -124,3 +131,53 @@ def _rewrite(tensor: TensorProto, moved: dict[int, int]) -> None:
             key, *places = entry.value.split("|")
             fields = [place.split(";") for place in places]
             entry.value = "|".join([key, *(";".join([str(moved[int(old)]), *rest]) for old, *rest in fields)])
+
+
+def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:
+    """The bytes by place, and what is not in the file, with the reason. A file that is too short is an error."""
+    if model.suffix == ".ort":
+        # One flatbuffer: all weights are in the file, and the graph around them is small.
+        return Weights(raw=model.stat().st_size, packed=0, inline=0), ()
+    proto = onnx.load_model(model, load_external_data=False)
+    raw = packed = inline = large = 0
+    for tensor in all_tensors(proto):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            blobs = list(blobs_of(tensor, model.parent))
+            raw += sum(blob.length for blob in blobs if not blob.packed)
+            packed += sum(blob.length for blob in blobs if blob.packed)
+        else:
+            size = tensor_bytes(tensor.data_type, tensor.dims) or 0
+            inline += size
+            large += size if size >= SMALLEST else 0
+    weights = Weights(raw=raw, packed=packed, inline=inline)
+    if not large:
+        return weights, ()
+    note = (
+        f"{format_bytes(large)} of weights stay inside the graph, where ONNX Runtime keeps them: one copy per process"
+    )
+    return weights, (note,)
+
+
+def always_read(model: Path) -> tuple[tuple[int, int], ...]:
+    """Offsets and lengths of the weights in the file that every run reads, and reads whole, in the form it uses.
+
+    Not what only a branch or a loop may read, and not a table in which a run looks something up.
+    """
+    if model.suffix == ".ort":
+        return ()
+    graph = onnx.load_model(model, load_external_data=False).graph
+    wanted = {name for node in graph.node if node.op_type not in _LOOKUPS for name in node.input}
+    blobs = []
+    for tensor in graph.initializer:
+        if tensor.name in wanted and tensor.data_location == TensorProto.EXTERNAL:
+            raw, *packed = blobs_of(tensor, model.parent)
+            blobs.extend(packed or [raw])
+    parts: list[tuple[int, int]] = []
+    for blob in sorted(blobs, key=lambda blob: blob.offset):
+        last, length = parts[-1] if parts else (0, 0)
+        # What lies between two parts of one page is read with them anyway.
+        if parts and blob.offset <= last + length + _PAGE:
+            parts[-1] = (last, max(length, blob.offset + blob.length - last))
+        else:
+            parts.append((blob.offset, blob.length))
+    return tuple(parts)

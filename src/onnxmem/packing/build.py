@@ -15,14 +15,12 @@ from pathlib import Path
 
 from onnxmem.documents import Record
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
-from onnxmem.packing.blobs import align, drop_orphans
+from onnxmem.packing.blobs import SMALLEST, align, drop_orphans
 from onnxmem.process.child import Ended, run_child, serve
 from onnxmem.session import modes
 from onnxmem.session.package import WEIGHTS
 
 MODEL = "model"
-# Smaller weights stay in the graph: a page each would take more than it saves.
-SMALLEST = 1024
 # The ORT format is one flatbuffer.
 ORT_LIMIT = 2**31 - 2**24
 OnSize = Callable[[int], None]

@@ -15,9 +15,10 @@ from onnxmem.errors import ModelError, UsageError
 from onnxmem.files import replacing, write_bytes
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.signature import read_signature
-from onnxmem.model.external import external_location
+from onnxmem.model.external import external_location, make_external
 from onnxmem.model.load import all_tensors, load_proto, refuse_package
-from onnxmem.packing.build import ORT_LIMIT, SMALLEST, build
+from onnxmem.packing.blobs import SMALLEST
+from onnxmem.packing.build import ORT_LIMIT, build
 from onnxmem.result import Result
 from onnxmem.units import format_bytes
 
@@ -116,11 +117,7 @@ def _to_external(proto: ModelProto, source: Path, target: Path) -> tuple[Path, .
                 moved.append((tensor, file.tell(), len(content)))
                 file.write(content)
     for tensor, offset, length in moved:
-        tensor.ClearField("raw_data")
-        del tensor.external_data[:]
-        tensor.data_location = TensorProto.EXTERNAL
-        for key, value in (("location", weights.name), ("offset", str(offset)), ("length", str(length))):
-            tensor.external_data.add(key=key, value=value)
+        make_external(tensor, weights.name, offset, length)
     write_bytes(target, proto.SerializeToString())
     for left in old:
         if left.suffix == ".weights" and left.stem.startswith(target.stem):

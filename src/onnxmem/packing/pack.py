@@ -26,14 +26,13 @@ from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.measurement.trial import run_trial
 from onnxmem.measurement.verdict import Verdict
+from onnxmem.packing.blobs import always_read, describe_weights
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
-from onnxmem.packing.contents import always_read, describe_weights
 from onnxmem.packing.ordering import Ordered, put_in_order
 from onnxmem.packing.packed import Packed
 from onnxmem.packing.recording import LoadSettings, record_plan
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.schedule.orders import check_order_name
-from onnxmem.session.cpu import this_cpu
 from onnxmem.session.modes import DISABLE_PREPACKING, MODES, Mode, check_version, find_mode
 from onnxmem.session.package import (
     MANIFEST,
@@ -47,6 +46,7 @@ from onnxmem.session.package import (
     hash_file,
     is_package,
     open_package,
+    this_cpu,
 )
 from onnxmem.units import format_bytes
 

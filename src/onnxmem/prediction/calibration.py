@@ -59,7 +59,7 @@ class Calibration(Record):
 
 def calibration() -> Calibration:
     """This environment's, from the cache or measured now, which takes a second or two."""
-    path = cache_folder() / f"process-{_key()}.json"
+    path = calibration_file()
     with suppress(OSError, ValueError, OnnxmemError):
         return Calibration.from_document(json.loads(path.read_text()))
     with temporary_folder() as folder:
@@ -78,10 +78,10 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxmem"
 
 
-def _key() -> str:
-    facts = read_environment().document()
-    # A limit on memory or a variable of the runtime may change the figures; the time of day does not.
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+def calibration_file() -> Path:
+    """Where this environment's is kept: versions, machine and settings are in its name."""
+    facts = json.dumps(read_environment().document(), sort_keys=True)
+    return cache_folder() / f"process-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
 
 
 def _process(measurement: Measurement) -> Process:

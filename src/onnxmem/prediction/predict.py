@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -16,12 +16,12 @@ from onnxmem.model.model import Model
 from onnxmem.prediction.arena import Arena
 from onnxmem.prediction.calibration import Calibration, Process, calibration
 from onnxmem.prediction.heap import Heap
-from onnxmem.prediction.loading import Weights, packed_in_arena, load_external, load_inline
-from onnxmem.prediction.prediction import Part, Prediction
+from onnxmem.prediction.loading import Weights, load_external, load_inline, packed_in_arena
+from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
 from onnxmem.prediction.requests import Requests, Runs, runs_of, unknown_tensors
 from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
 from onnxmem.prediction.scratch.kernels import allocated_shape, scratch_of
-from onnxmem.schedule.scheduled import Question, numbered_graph
+from onnxmem.schedule.scheduled import Question, Scheduled, numbered_graph
 from onnxmem.session.modes import find_mode
 from onnxmem.unknown import Unknown
 
@@ -51,21 +51,20 @@ class Subject:
     def of(cls, model: Model, question: Question, threads: int | None = None) -> Subject:
         """Read the graph at the sizes asked for."""
         graph, given, assumed = numbered_graph(model, question, Deadline(question.time_limit))
-        return cls.of_graph(model, graph, given, assumed, question.level, threads)
+        count = threads or len(os.sched_getaffinity(0))
+        return cls(model=model, graph=graph, given=given, assumed=assumed, level=question.level, threads=count)
 
     @classmethod
-    def of_graph(
-        cls,
-        model: Model,
-        graph: Graph,
-        given: Mapping[str, int],
-        assumed: Mapping[str, int],
-        level: str,
-        threads: int | None = None,
-    ) -> Subject:
-        """The same of a graph whose dimensions all have numbers."""
-        count = threads or len(os.sched_getaffinity(0))
-        return cls(model=model, graph=graph, given=given, assumed=assumed, level=level, threads=count)
+    def of_scheduled(cls, scheduled: Scheduled, level: str, threads: int | None = None) -> Subject:
+        """The same of a graph that has been read."""
+        return cls(
+            model=scheduled.model,
+            graph=scheduled.graph,
+            given=scheduled.given,
+            assumed=scheduled.assumed,
+            level=level,
+            threads=threads or len(os.sched_getaffinity(0)),
+        )
 
     @cached_property
     def weights(self) -> Weights:
@@ -81,6 +80,12 @@ class Subject:
     def plain_runs(self) -> Runs:
         """… and without."""
         return self._runs(False)
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What the caller feeds, as far as it is known."""
+        shapes = {name: self.graph.tensors[name].shape for name in self.graph.inputs if name in self.graph.tensors}
+        return {name: _numbers(shape) for name, shape in shapes.items() if shape is not None}
 
     @cached_property
     def input_bytes(self) -> int:
@@ -145,7 +150,16 @@ def predict(
         time_limit=time_limit,
     )
     opened = model if isinstance(model, Model) else Model.open(model)
-    return predict_mode(Subject.of(opened, question, threads), mode, calibration())
+    subject = Subject.of(opened, question, threads)
+    forecast = forecast_mode(subject, mode, calibration())
+    return Prediction(
+        **{field.name: getattr(forecast, field.name) for field in fields(forecast)},
+        model=opened.name,
+        threads=subject.threads,
+        inputs=subject.input_shapes,
+        assumed=dict(subject.assumed),
+        unknown_tensors=unknown_tensors(subject.graph),
+    )
 
 
 def check_predictable(mode: str) -> None:
@@ -154,7 +168,7 @@ def check_predictable(mode: str) -> None:
         raise UsageError(f"mode '{mode}' cannot be predicted", hint=f"predicted are {', '.join(MODES)}; measure it")
 
 
-def predict_mode(subject: Subject, mode: str, environment: Calibration) -> Prediction:
+def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Forecast:
     """One mode of a model at given sizes."""
     base = environment.of(mode)
     weights, heap = subject.weights, Heap()
@@ -179,31 +193,15 @@ def predict_mode(subject: Subject, mode: str, environment: Calibration) -> Predi
     fixed = base.imported + base.loading + subject.input_bytes
     loaded = fixed + kept
     growth = arena + tables + mapped + base.running
-    parts = _parts(subject, base, mode, kept=kept, arena=arena, tables=tables, mapped=mapped)
-    return Prediction(
-        model=subject.model.name,
+    return Forecast(
         mode=mode,
-        threads=subject.threads,
-        inputs={n: t.shape for n, t in _shapes(subject.graph).items()},
-        assumed=dict(subject.assumed),
         load_peak=fixed + max(at_load, kept),
         loaded=loaded,
         run_growth=growth,
         peak=max(fixed + at_load, loaded + growth),
         shared=base.shared + base.loading + base.running + mapped,
-        parts=parts,
-        unknown_tensors=unknown_tensors(subject.graph),
+        parts=_parts(subject, base, mode, kept=kept, arena=arena + tables, mapped=mapped),
     )
-
-
-@dataclass(frozen=True)
-class _Shape:
-    shape: tuple[int, ...]
-
-
-def _shapes(graph: Graph) -> dict[str, _Shape]:
-    known = {name: graph.tensors[name].shape for name in graph.inputs if name in graph.tensors}
-    return {name: _Shape(_numbers(shape)) for name, shape in known.items() if shape is not None}
 
 
 def _numbers(shape: Sequence[object]) -> tuple[int, ...]:
@@ -253,35 +251,45 @@ def mapped_bytes(weights: Weights, mode: str) -> int:
 
 
 def transient_bytes(weights: Weights, mode: str) -> int:
-    """What packing one weight takes while loading: the file's pages of it, and for a saved one a copy that is dropped."""
+    """What packing one weight takes while loading: its pages of the file, and if it was saved a dropped copy."""
     if mode == "mapped":
         return 0
     largest = max(weights.packed.values(), default=0)
     return largest * (2 if mode == "prepacked" else 1)
 
 
-def _parts(
-    subject: Subject, base: Process, mode: str, *, kept: int, arena: int, tables: int, mapped: int
-) -> tuple[Part, ...]:
+def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
     """What is resident after the runs, by what it is."""
-    weights = subject.weights
-    packed = sum(weights.packed.values()) if mode != "mapped" else 0
-    heap_weights = weights.bytes if mode in _INLINE else packed if mode == "external" else 0
+    weights, plain = subject.weights, subject.plain_runs.first
+    packed = 0 if mode == "mapped" else sum(weights.packed.values())
+    unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
     structures = weights.structures + (_PLANNER if mode == "planned" else 0)
-    runs = subject.stock_runs if mode == "stock" else subject.plain_runs
-    outputs = min(runs.first.output_bytes, arena)
-    rest = max(0, kept - heap_weights - structures)
-    pairs = (
-        ("interpreter and libraries", base.imported + base.loading + base.running),
-        ("inputs", subject.input_bytes),
-        ("weights", heap_weights + mapped),
-        ("session", structures),
-        ("kept by the heap", rest),
-        ("activations", arena - outputs),
-        ("outputs", outputs),
-        ("arena tables", tables),
-    )
-    return tuple(Part(name=name, bytes=size) for name, size in pairs if size > 0)
+    in_heap = unpacked + packed if mode in _INLINE else packed if mode == "external" else 0
+    activations = plain.peak_of("activation")
+    sizes = {
+        "libraries": base.shared + base.loading + base.running,
+        "interpreter": base.imported - base.shared,
+        "inputs": subject.input_bytes,
+        "weights": weights.bytes if mode == "mapped" else unpacked,
+        "packed copies": packed,
+        "session": structures,
+        "kept by the heap": max(0, kept - in_heap - structures),
+        "activations": activations,
+        "scratch": max(0, plain.inner_peak - activations),
+    }
+    if mode == "stock":
+        stock = subject.stock_runs
+        sizes["reuse"] = max(0, stock.first.inner_peak - plain.inner_peak)
+        sizes["pattern"] = stock.later.peak_of("pattern")
+    sizes["outputs"] = plain.output_bytes
+    # What runs take may lie where the heap kept memory of the loading: then the parts are smaller than their sizes.
+    room = arena
+    for name in ("activations", "outputs", "scratch", "pattern", "reuse"):
+        if name in sizes:
+            sizes[name] = min(sizes[name], room)
+            room -= sizes[name]
+    sizes["arena slack"] = room
+    return tuple(Part(name=name, bytes=sizes[name]) for name in PARTS if sizes.get(name, 0) > 0)
 
 
 def block_size() -> int:

@@ -10,6 +10,13 @@ from onnxmem.documents import Record, stored
 from onnxmem.result import Result
 from onnxmem.units import format_bytes
 
+WORKERS = (1, 2, 4, 8)
+PARTS = (
+    *("libraries", "interpreter", "inputs", "weights", "packed copies", "session", "kept by the heap"),
+    *("activations", "scratch", "reuse", "pattern", "arena slack", "outputs"),
+)
+"""What is resident after the runs, by what it is, in the order in which it comes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Record):
@@ -19,18 +26,14 @@ class Part(Record):
     bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Prediction(Result):
-    """What a process that loads and runs a model will take. Tensors of unknown size are in no figure."""
+@dataclass(frozen=True, kw_only=True)
+class Forecast(Record):
+    """What a process that loads and runs a model will take in one mode, in bytes.
 
-    SCHEMA: ClassVar[str] = "onnxmem.predict/1"
+    The parts add up to what is resident after the runs.
+    """
 
-    model: str
     mode: str
-    threads: int
-    inputs: Mapping[str, tuple[int, ...]]
-    assumed: Mapping[str, int]
-    """Dimensions that were left open, and the numbers used for them."""
     load_peak: int = stored("load_peak_bytes")
     """The most that is resident while the model is loaded."""
     loaded: int = stored("loaded_bytes")
@@ -42,7 +45,6 @@ class Prediction(Result):
     shared: int = stored("shared_bytes")
     """Of what is resident after the runs, pages of files, which processes share."""
     parts: tuple[Part, ...]
-    unknown_tensors: tuple[str, ...]
 
     @property
     def steady(self) -> int:
@@ -54,8 +56,22 @@ class Prediction(Result):
         return workers * (self.steady - self.shared) + self.shared
 
     def derived(self) -> Mapping[str, Any]:
-        """What is resident after the runs."""
-        return {"steady_bytes": self.steady}
+        """What is resident after the runs, and what several such processes take together."""
+        return {"steady_bytes": self.steady, "total_pss_bytes": {str(n): self.pss(n) for n in WORKERS}}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Prediction(Forecast, Result):
+    """The same of a model at given sizes. Tensors of unknown size are in no figure."""
+
+    SCHEMA: ClassVar[str] = "onnxmem.predict/1"
+
+    model: str
+    threads: int
+    inputs: Mapping[str, tuple[int, ...]]
+    assumed: Mapping[str, int]
+    """Dimensions that were left open, and the numbers used for them."""
+    unknown_tensors: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.model}, mode {self.mode}: peak {format_bytes(self.peak)}>"

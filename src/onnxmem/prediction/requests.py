@@ -64,6 +64,10 @@ class Requests:
         """The most bytes that are allocated at once."""
         return _most(self.events)
 
+    def peak_of(self, kind: str) -> int:
+        """The same of one kind of buffer."""
+        return _most(event for event in self.events if event.buffer.kind == kind)
+
     @property
     def inner_peak(self) -> int:
         """The same without outputs."""

@@ -36,8 +36,10 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Start `main(*arguments)` of a module in a fresh interpreter, which ends with this process however that ends.
 
-    A fresh one and not a fork: a fork would share this process's memory and copy its locked locks. It has a session,
-    and so a process group, of its own: Ctrl-C reaches this process alone, and one kill reaches all that it starts.
+    A fresh one and not a fork: a fork would share this process's memory and copy its locked locks. It has a process
+    group of its own: Ctrl-C reaches this process alone, and one kill reaches all that it starts. It has no session of
+    its own: Linux shares processor time out by session, and on a busy machine two that answer each other would wait
+    for their turns at every message.
 
     The kernel ends it with the thread that calls this, which therefore has to wait for it. A child that is to be kept
     longer gets a socket as `hangup`: it ends when the other end of that is closed, or this process is gone.
@@ -52,7 +54,7 @@ def start_child(
         stderr=stderr,
         env=None if environment is None else {**os.environ, **environment},
         pass_fds=[] if hangup is None else [hangup],
-        start_new_session=True,
+        process_group=0,
     )
 
 

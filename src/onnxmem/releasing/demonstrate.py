@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 from onnxmem.documents import Record
 from onnxmem.measurement import probes
 from onnxmem.measurement.feeds import make_feeds
-from onnxmem.measurement.probes import Reading
+from onnxmem.measurement.probes import Reading, System, read_system
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
-from onnxmem.measurement.system import System, read_system
-from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder, release_ladder
+from onnxmem.releasing.ladder import Ladder, explain_release, release_ladder
 from onnxmem.releasing.release import amount
 from onnxmem.result import Result
 from onnxmem.session.isolated.session import IsolatedSession

@@ -13,10 +13,9 @@ from onnxmem.documents import Record
 from onnxmem.errors import ModelError, OnnxmemError
 from onnxmem.measurement import probes
 from onnxmem.measurement.feeds import make_feeds
-from onnxmem.measurement.probes import Reading
+from onnxmem.measurement.probes import Reading, System, read_system
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
-from onnxmem.measurement.system import System, read_system
 from onnxmem.releasing.release import Released, amount, release
 from onnxmem.result import Result
 from onnxmem.session.isolated.worker import error_text

@@ -90,13 +90,10 @@ def read_report(paths: Iterable[str | PathLike[str]], title: str = "") -> Report
 def _read(path: Path) -> list[Document]:
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        content = json.loads(text, parse_constant=_refuse)
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"'{path}' is not a JSON file", hint="results are what verbs print with --json") from error
-    try:
-        content = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # what is no text is a ValueError, too
         raise UsageError(f"'{path}' is not a JSON file", hint="results are what verbs print with --json") from error
     if not isinstance(content, dict):
         raise UsageError(f"'{path}' is no result of onnxmem", hint="results are what verbs print with --json")

@@ -51,6 +51,11 @@ def words(text: object, room: int = 300) -> str:
     return shorten(printable(str(text)), room)
 
 
+def day(date: object) -> str:
+    """The day of a date as ISO 8601 writes it."""
+    return words(str(date)[:10])
+
+
 def text(document: Document, key: str) -> Cell:
     """Words of a document."""
     return Cell(words(document[key] if document.get(key) is not None else UNKNOWN, 120))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +93,7 @@ class Section:
     """How it came about, in paragraphs."""
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     alarm: bool = False
     """The summary is bad news: a crash, a plan that does not fit, answers that differ."""
     source: Document | None = None
@@ -116,6 +116,6 @@ class Report:
         return f"<Report {self.title!r}: {', '.join(section.heading for section in self.sections)[:100]}>"
 
     def _repr_html_(self) -> str | None:
-        from onnxmem.report.render.notebook import fragment  # noqa: PLC0415
+        from onnxmem.report.render.to_html import result_html  # noqa: PLC0415
 
-        return fragment(self)
+        return result_html(self)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from onnxmem.deadline import Deadline
 from onnxmem.errors import ImpossibleShapes, UsageError
 from onnxmem.model.bindings import bind, default_dimensions
-from onnxmem.model.graph import Graph
+from onnxmem.model.graph import Graph, Tensor
 from onnxmem.model.model import Model
 from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.schedule.orders import check_order_name
@@ -60,6 +60,8 @@ class Scheduled:
     """Dimensions the caller decided."""
     assumed: Mapping[str, int]
     """Dimensions the caller left open, and the numbers used for them."""
+    symbolic: Mapping[str, Tensor] = field(default_factory=dict)
+    """The tensors whose sizes depend on open dimensions, by name, with shapes and sizes in those, where asked for."""
 
 
 def schedule(model: Model, question: Question, deadline: Deadline | None = None) -> Scheduled:

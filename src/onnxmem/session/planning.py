@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import UsageError
@@ -30,6 +30,11 @@ class PlanningOptions:
     """Whether the system is asked for large pages."""
     debug: bool | None = None
     """Whether freed memory is overwritten and the ends of buffers are watched."""
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> PlanningOptions:
+        """Those of a function's arguments that are called like an option."""
+        return cls(**{each.name: arguments[each.name] for each in fields(cls)})
 
     def __post_init__(self) -> None:
         if self.plans is not None:

@@ -86,15 +86,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._config = {**(manifest.config if manifest else {}), **self._mode.config, **(config or {})}
         check_version(self._mode, onnxruntime.__version__)
         self._to_be_planned = _is_planned(mode)
-        keywords = PlanningOptions(
-            arena=arena,
-            plans=plans,
-            max_plans=max_plans,
-            plan_seconds=plan_seconds,
-            trim_after=trim_after,
-            huge_pages=huge_pages,
-            debug=debug,
-        )
+        keywords = PlanningOptions.of(locals())
         if planning is not None and keywords.given:
             raise UsageError(f"{keywords.given[0]}= stands beside planning=", hint="put it into the PlanningOptions")
         self._planning = planning or keywords

@@ -17,8 +17,8 @@ from onnxmem.measurement.measure import worker_task
 from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
+from onnxmem.packing.blobs import describe_weights
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
-from onnxmem.packing.contents import describe_weights
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.session.modes import Mode, Setting, check_version, find_mode
 from onnxmem.session.package import is_package, open_package
@@ -160,43 +160,39 @@ def _prepare(
     return forms
 
 
+@dataclass(frozen=True)
 class _Lab:
     """What is measured, one question each."""
 
-    def __init__(
-        self,
-        files: Mapping[str, _Files],
-        fed: Fed,
-        feeds: SavedFeeds,
-        scenario: Scenario,
-        deadline: Deadline,
-        say: Callable[[str], None],
-    ) -> None:
-        self._files, self._fed, self._feeds, self._scenario, self._say = files, fed, feeds, scenario, say
-        self._deadline = deadline
+    files: Mapping[str, _Files]
+    fed: Fed
+    feeds: SavedFeeds
+    scenario: Scenario
+    deadline: Deadline
+    say: Callable[[str], None]
 
     def cold(self, mode: Mode, *, wanted: bool) -> Cold:
         """How long do loading and the first run take if the files have to come from the disk?"""
         if not wanted:
             return Cold(load_seconds=_NOT_ASKED, first_run=_NOT_ASKED)
-        if self._deadline.passed:
+        if self.deadline.passed:
             return Cold(load_seconds=Unknown(_NO_TIME), first_run=Unknown(_NO_TIME))
-        self._say(f"{mode.name}: loading with a cold cache")
-        kept = drop(self._files[mode.name].files)
+        self.say(f"{mode.name}: loading with a cold cache")
+        kept = drop(self.files[mode.name].files)
         if kept:
             return Cold(load_seconds=kept, first_run=kept)
-        result = Gathering([self._task(mode)], self._fed, self._deadline.left).run()[0]
+        result = Gathering([self._task(mode)], self.fed, self.deadline.left).run()[0]
         if isinstance(result, str):
             return Cold(load_seconds=Unknown(result), first_run=Unknown(result))
         return Cold(load_seconds=result.load_seconds, first_run=result.first_run)
 
     def gather(self, group: Group, again: str, on_hold: OnHold | None) -> Group:
         """The group with one more repetition."""
-        if self._deadline.passed:
+        if self.deadline.passed:
             return group if group.rounds else replace(group, failures=(_NO_TIME,))
-        self._say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
+        self.say(f"{group.mode}: {group.count} worker{'s' if group.count > 1 else ''}{again}")
         tasks = [self._task(find_mode(group.mode))] * group.count
-        results = Gathering(tasks, self._fed, self._deadline.left).run(on_hold)
+        results = Gathering(tasks, self.fed, self.deadline.left).run(on_hold)
         failures = tuple(worker for worker in results if isinstance(worker, str))
         if failures:
             return replace(group, failures=failures)
@@ -204,12 +200,12 @@ class _Lab:
 
     def race(self, modes: Sequence[Mode], iterations: int) -> tuple[Latency, ...]:
         """The seconds of each run: one worker of each mode, all alive, taking turns."""
-        if self._deadline.passed:
+        if self.deadline.passed:
             return tuple(Latency(mode=mode.name, seconds=Unknown(_NO_TIME), of_baseline=None) for mode in modes)
-        self._say("latency: all modes take turns")
-        rounds = self._scenario.runs * iterations
+        self.say("latency: all modes take turns")
+        rounds = self.scenario.runs * iterations
         tasks = [self._task(mode, rounds=rounds) for mode in modes]
-        results = Gathering(tasks, self._fed, self._deadline.left).run()
+        results = Gathering(tasks, self.fed, self.deadline.left).run()
         seconds = {
             mode.name: Unknown(worker) if isinstance(worker, str) else worker.latencies
             for mode, worker in zip(modes, results, strict=True)
@@ -218,14 +214,14 @@ class _Lab:
         return tuple(Latency(mode=name, seconds=own, of_baseline=_paired(own, base)) for name, own in seconds.items())
 
     def _task(self, mode: Mode, rounds: int = 1) -> tuple[Task, tuple[Path, ...]]:
-        form = self._files[mode.name]
-        task = worker_task(self._scenario, self._feeds)._replace(
+        form = self.files[mode.name]
+        task = worker_task(self.scenario, self.feeds)._replace(
             model=str(form.model),
             mode=mode.name,
             # The second run takes more than the first, where there is a memory pattern; from then on nothing changes.
             runs=_STREAK,
             rounds=rounds,
-            options={**form.options, **self._scenario.options},
+            options={**form.options, **self.scenario.options},
         )
         return task, form.files
 

@@ -15,9 +15,6 @@ from onnxmem.errors import ModelError
 from onnxmem.process.child import run_child, serve
 from onnxmem.torch.model import PROGRAM, TorchSource, call_with, import_torch, load_module
 
-AS_EXPORTED, NAMED, GUESSED, FIXED = "as exported", "named", "guessed", "fixed"
-"""What became of the open dimensions."""
-
 
 @dataclass(frozen=True)
 class ExportTask(Record):
@@ -31,17 +28,16 @@ class ExportTask(Record):
     """Names for the dimensions that stay open, by input and place."""
 
 
-def export(task: ExportTask, name: str, *, timeout: float) -> str:
-    """Write the ONNX twin of the model called `name`: what became of its open dimensions."""
+def export(task: ExportTask, name: str, *, timeout: float) -> None:
+    """Write the ONNX twin of the model called `name`."""
     ended = run_child("onnxmem.torch.exporting", task, timeout=timeout)
     if ended.timed_out:
         raise ModelError(f"exporting '{name}' took more than {timeout:g} s")
     if ended.code:
         raise ModelError(f"'{name}' could not be exported: {ended.last_line}")
-    return ended.read(str)
 
 
-def _export(task: ExportTask) -> str:
+def _export(task: ExportTask) -> None:
     """Runs in the child."""
     warnings.filterwarnings("ignore")
     torch = import_torch()
@@ -50,12 +46,11 @@ def _export(task: ExportTask) -> str:
     if task.source.form == PROGRAM:
         program = torch.export.load(task.source.where)
         torch.onnx.export(program, f=target, dynamo=True, verbose=False)
-        return AS_EXPORTED
+        return
     model = load_module(task.source)
     places, names = call_with(model, feeds)
     errors = []
-    ways = _ways(task.dynamic, torch)
-    for dynamic in ways:
+    for dynamic in _ways(task.dynamic, torch):
         # Arguments by place need their dimensions by place, those by name by name.
         dims: Any = {name: dynamic.get(name) for name in feeds} if names else tuple(dynamic.get(name) for name in feeds)
         try:
@@ -71,8 +66,8 @@ def _export(task: ExportTask) -> str:
             )
         except Exception as error:  # whatever a model and an exporter can raise is a reason to try the next way
             errors.append(" ".join(str(error).split())[:300])
-            continue
-        return NAMED if dynamic and dynamic is ways[0] else GUESSED if dynamic else FIXED
+        else:
+            return
     raise RuntimeError(errors[0])
 
 

@@ -7,29 +7,20 @@ seed, so that two builds are equal byte for byte.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import onnx
 
 from onnxmem.errors import UsageError
-from onnxmem.zoo.alexnet import alexnet, vgg16
-from onnxmem.zoo.densenet import densenet121
-from onnxmem.zoo.inception import googlenet, inception
+from onnxmem.zoo.images import alexnet, densenet121, googlenet, inception, resnet18, resnet50, vgg16
 from onnxmem.zoo.mobile import mobilenet, shufflenet, squeezenet
-from onnxmem.zoo.resnet import resnet18, resnet50
+from onnxmem.zoo.pixels import unet, yolo
 from onnxmem.zoo.sequence import lstm, matmul, transformer
-from onnxmem.zoo.unet import unet
 from onnxmem.zoo.wired import nas, randwire
-from onnxmem.zoo.yolo import yolo
 
-Builder = Callable[..., onnx.ModelProto]
-
-_CHAINS: tuple[Builder, ...] = (alexnet, vgg16, matmul, lstm, transformer)
-_JOINED: tuple[Builder, ...] = (densenet121, mobilenet, resnet18, resnet50, shufflenet, squeezenet, unet, yolo)
-_WIRED: tuple[Builder, ...] = (googlenet, inception, nas, randwire)
-
-MODELS = {builder.__name__: builder for builder in sorted((*_CHAINS, *_JOINED, *_WIRED), key=lambda b: b.__name__)}
+_ALL = (alexnet, densenet121, googlenet, inception, lstm, matmul, mobilenet, nas, randwire, resnet18, resnet50,
+        shufflenet, squeezenet, transformer, unet, vgg16, yolo)  # fmt: skip
+MODELS = {builder.__name__: builder for builder in _ALL}
 
 
 def build(name: str, **options: Any) -> onnx.ModelProto:

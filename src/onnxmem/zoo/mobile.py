@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import onnx
-
-from onnxmem.zoo.net import IMAGE, Net, scaled
+from onnxmem.zoo.net import IMAGE, Net, network, scaled
 
 
-def squeezenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
+@network
+def squeezenet(net: Net, *, scale: float = 1.0, classes: int = 1000) -> None:
     """SqueezeNet 1.0: fire modules, squeeze then expand; 1.2 M weights."""
-    net = Net("squeezenet", seed)
     x = net.conv_relu(net.input("image", IMAGE), scaled(96, scale), 7, stride=2, pad=0)
     x = net.max_pool(x, 3, 2, ceil=True)
     for number, squeeze in enumerate((16, 16, 32, 32, 48, 48, 64, 64), 2):
@@ -21,19 +19,18 @@ def squeezenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onn
             x = net.max_pool(x, 3, 2, ceil=True)
     x = net.op("GlobalAveragePool", net.conv_relu(x, classes, 1))
     net.output(net.op("Flatten", x), "logits", ("batch", classes))
-    return net.model()
 
 
-def shufflenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
+@network
+def shufflenet(net: Net, *, scale: float = 1.0, classes: int = 1000) -> None:
     """ShuffleNet v2: half the channels pass by each unit, 2.3 M weights."""
-    net = Net("shufflenet", seed)
     x = net.conv_bn_relu(net.input("image", IMAGE), scaled(24, scale), 3, stride=2)
     x = net.max_pool(x, 3, 2, 1)
     for stage, (channels, depth) in enumerate([(116, 4), (232, 8), (464, 4)], 2):
         for unit in range(1, depth + 1):
             with net.scope(f"stage{stage}/unit{unit}"):
                 x = _shuffle_unit(net, x, scaled(channels, scale), halve=unit == 1)
-    return net.classify(net.conv_bn_relu(x, scaled(1024, scale), 1), classes)
+    net.classify(net.conv_bn_relu(x, scaled(1024, scale), 1), classes)
 
 
 def _shuffle_unit(net: Net, x: str, channels: int, *, halve: bool) -> str:
@@ -54,16 +51,16 @@ def _shuffle_unit(net: Net, x: str, channels: int, *, halve: bool) -> str:
     return shuffled
 
 
-def mobilenet(*, scale: float = 1.0, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:
+@network
+def mobilenet(net: Net, *, scale: float = 1.0, classes: int = 1000) -> None:
     """MobileNet v2: wide tensors inside its blocks, 3.5 M weights."""
-    net = Net("mobilenet", seed)
     x = net.relu6(net.conv_bn(net.input("image", IMAGE), scaled(32, scale), 3, stride=2))
     table = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
     for stage, (expansion, channels, depth, stride) in enumerate(table, 1):
         for block in range(depth):
             with net.scope(f"stage{stage}/block{block + 1}"):
                 x = _inverted_residual(net, x, expansion, scaled(channels, scale), stride if block == 0 else 1)
-    return net.classify(net.relu6(net.conv_bn(x, scaled(1280, scale), 1)), classes)
+    net.classify(net.relu6(net.conv_bn(x, scaled(1280, scale), 1)), classes)
 
 
 def _inverted_residual(net: Net, x: str, expansion: int, channels: int, stride: int) -> str:

@@ -7,9 +7,11 @@ and width stay symbolic.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +30,7 @@ IMAGE = ("batch", 3, "height", "width")
 
 Array = npt.NDArray[Any]
 Pair = int | tuple[int, int]
+Builder = Callable[..., onnx.ModelProto]
 
 
 def scaled(channels: int, scale: float) -> int:
@@ -259,16 +262,31 @@ class Net:
     def transpose(self, x: str, *perm: int) -> str:
         return self.op("Transpose", x, perm=perm)
 
-    def classify(self, x: str, classes: int) -> onnx.ModelProto:
-        """The usual end: average over the image, one fully connected layer; and with it the model."""
+    def classify(self, x: str, classes: int) -> None:
+        """The usual end: average over the image, one fully connected layer."""
         pooled = self.op("Flatten", self.op("GlobalAveragePool", x))
         self.output(self.dense(pooled, classes), "logits", ("batch", classes))
-        return self.model()
 
     def _channels_of(self, x: str) -> int:
         if x not in self.channels:
             raise UsageError(f"the number of channels of '{x}' is not known")
         return self.channels[x]
+
+
+def network(construct: Callable[..., None]) -> Builder:
+    """A function that adds a network to a `Net`, as one that builds its model from its options and a seed."""
+    name = construct.__name__
+
+    @functools.wraps(construct)
+    def build(*, seed: int = 0, **options: Any) -> onnx.ModelProto:
+        net = Net(name, seed)
+        construct(net, **options)
+        return net.model()
+
+    _, *own = inspect.signature(construct).parameters.values()
+    seed = inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, default=0, annotation="int")
+    build.__signature__ = inspect.Signature([*own, seed], return_annotation="onnx.ModelProto")  # type: ignore[attr-defined]
+    return build
 
 
 def _pair(value: Pair) -> tuple[int, int]:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import onnx
 from onnx import TensorProto
 
 from onnxmem.errors import UsageError
-from onnxmem.zoo.net import Net
+from onnxmem.zoo.net import Net, network
 
 
+@network
 def transformer(
-    *,
-    layers: int = 6,
-    width: int = 384,
-    heads: int = 12,
-    vocabulary: int = 30522,
-    positions: int = 512,
-    seed: int = 0,
-) -> onnx.ModelProto:
+    net: Net, *, layers: int = 6, width: int = 384, heads: int = 12, vocabulary: int = 30522, positions: int = 512
+) -> None:
     """Transformer encoder of the size of MiniLM; 23 M weights."""
     if width % heads:
         raise UsageError(f"a width of {width} cannot be divided among {heads} heads")
-    net = Net("transformer", seed)
     tokens = net.input("tokens", ("batch", "sequence"), TensorProto.INT64)
     mask = net.input("mask", ("batch", "sequence"), TensorProto.INT64)
     with net.scope("embed"):
@@ -43,7 +36,6 @@ def transformer(
             hidden = _gelu(net, net.linear(x, 4 * width, width))
             x = _norm(net, net.op("Add", x, net.linear(hidden, width, 4 * width)), width)
     net.output(x, "last_hidden_state", ("batch", "sequence", width))
-    return net.model()
 
 
 def _attention(net: Net, x: str, penalty: str, width: int, heads: int) -> str:
@@ -68,11 +60,9 @@ def _norm(net: Net, x: str, width: int) -> str:
     return net.op("LayerNormalization", x, scale, shift, axis=-1)
 
 
-def lstm(
-    *, layers: int = 2, features: int = 80, hidden: int = 256, classes: int = 64, seed: int = 0
-) -> onnx.ModelProto:
+@network
+def lstm(net: Net, *, layers: int = 2, features: int = 80, hidden: int = 256, classes: int = 64) -> None:
     """LSTM that labels each step of a sequence, 2.3 M weights."""
-    net = Net("lstm", seed)
     x = net.transpose(net.input("features", ("batch", "sequence", features)), 1, 0, 2)
     width = features
     for layer in range(1, layers + 1):
@@ -80,7 +70,6 @@ def lstm(
             x, width = _bidirectional(net, x, width, hidden, f"layer{layer}"), 2 * hidden
     x = net.linear(net.transpose(x, 1, 0, 2), classes, width)
     net.output(x, "logits", ("batch", "sequence", classes))
-    return net.model()
 
 
 def _bidirectional(net: Net, x: str, width: int, hidden: int, name: str) -> str:
@@ -92,11 +81,10 @@ def _bidirectional(net: Net, x: str, width: int, hidden: int, name: str) -> str:
     return net.reshape(net.transpose(y, 0, 2, 1, 3), [0, 0, 2 * hidden])
 
 
-def matmul(*, layers: int = 28, width: int = 2048, seed: int = 0) -> onnx.ModelProto:
+@network
+def matmul(net: Net, *, layers: int = 28, width: int = 2048) -> None:
     """A chain of square MatMuls: nothing but weights, 448 MiB of them."""
-    net = Net("matmul", seed)
     x = net.input("x", ("batch", width))
     for layer in range(1, layers + 1):
         x = net.op("MatMul", x, net.weight(f"weight_{layer}", (width, width), width, gain=1))
     net.output(x, "y", ("batch", width))
-    return net.model()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import onnx
-
 from onnxmem.errors import UsageError
-from onnxmem.zoo.net import IMAGE, Net
+from onnxmem.zoo.net import IMAGE, Net, network
 
 
+@network
 def randwire(
+    net: Net,
     *,
     nodes: int = 32,
     neighbours: int = 4,
@@ -20,12 +20,10 @@ def randwire(
     channels: int = 78,
     classes: int = 1000,
     wiring: int = 0,
-    seed: int = 0,
-) -> onnx.ModelProto:
+) -> None:
     """RandWire: convolutions wired by random graphs, seeded by `wiring`."""
     if not 2 <= neighbours < nodes or neighbours % 2:
         raise UsageError(f"'neighbours' must be even, at least 2 and less than the {nodes} nodes; it is {neighbours}")
-    net = Net("randwire", seed)
     drawn = random.Random(wiring)
     x = net.conv_bn_relu(net.input("image", IMAGE), max(1, channels // 2), 3, stride=2)
     with net.scope("stem"):
@@ -33,7 +31,7 @@ def randwire(
     for stage in range(stages):
         with net.scope(f"stage{stage + 1}"):
             x = _random_stage(net, x, channels << stage, watts_strogatz(nodes, neighbours, rewire, drawn))
-    return net.classify(net.conv_bn_relu(x, 16 * channels, 1), classes)
+    net.classify(net.conv_bn_relu(x, 16 * channels, 1), classes)
 
 
 def watts_strogatz(nodes: int, neighbours: int, rewire: float, drawn: random.Random) -> list[list[int]]:
@@ -66,11 +64,9 @@ def _random_stage(net: Net, x: str, channels: int, predecessors: list[list[int]]
     return net.op("Mean", *ends)
 
 
-def nas(
-    *, cells: int = 8, steps: int = 4, channels: int = 16, classes: int = 10, wiring: int = 0, seed: int = 0
-) -> onnx.ModelProto:
+@network
+def nas(net: Net, *, cells: int = 8, steps: int = 4, channels: int = 16, classes: int = 10, wiring: int = 0) -> None:
     """Cells as a search finds them, at random seeded by `wiring`."""
-    net = Net("nas", seed)
     drawn = random.Random(wiring)
     plans = {reduction: _draw_cell(steps, drawn) for reduction in (False, True)}
     x = net.conv_bn(net.input("image", IMAGE), 3 * channels, 3)
@@ -82,7 +78,7 @@ def nas(
         with net.scope(f"cell{cell + 1}"):
             made = _cell(net, before, x, channels, plans[reduction], halve=reduction, align=previous_reduced)
         before, x, previous_reduced = x, made, reduction
-    return net.classify(x, classes)
+    net.classify(x, classes)
 
 
 Cell = list[tuple[tuple[str, int], tuple[str, int]]]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxmem.comparison.comparison import Comparison
-from onnxmem.comparison.figure import Figure
+from onnxmem.comparison.compare import Comparison
 from onnxmem.comparison.parity import Parity
-from onnxmem.comparison.result import AtSize, CandidateResult, Part
+from onnxmem.comparison.result import AtSize, CandidateResult, Figure, Part
 from onnxmem.comparison.sizes import InputSize
 from onnxmem.comparison.trials import Conditions
 from onnxmem.unknown import Unknown

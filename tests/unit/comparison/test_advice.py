@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from onnxmem.comparison.advice import ESTIMATED, MEASURED, Advice, WhatIf, advise, container_size
-from onnxmem.comparison.figure import Figure
-from onnxmem.comparison.result import CandidateResult
+from onnxmem.comparison.result import CandidateResult, Figure
 from tests.unit.comparison.samples import MIB, candidate, comparison
 
 

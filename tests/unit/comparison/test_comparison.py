@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import onnx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxmem.comparison.comparison import Comparison
-from onnxmem.comparison.figure import Figure, figure
+from onnxmem.comparison.compare import Comparison, compare
 from onnxmem.comparison.parity import Difference, Parity
+from onnxmem.comparison.result import Figure, figure
+from onnxmem.errors import UsageError
 from onnxmem.unknown import Unknown
+from onnxmem.zoo import build
 from tests.unit.comparison.samples import candidate, comparison
 
 
@@ -45,3 +50,14 @@ def test_a_median_is_one_of_the_samples() -> None:
 
 def test_fits_predict_beyond_what_was_measured() -> None:
     assert comparison(candidate("a", 200)).fits == ()
+
+
+def test_a_twin_does_not_overwrite_a_candidate_of_its_name(tmp_path: Path) -> None:
+    onnx.save(build("unet", channels=2), tmp_path / "net_make.onnx")
+    (tmp_path / "net.py").write_text("def make(): ...")
+    before = (tmp_path / "net_make.onnx").read_bytes()
+    candidates = [f"{tmp_path}/net_make.onnx", f"{tmp_path}/net.py:make"]
+    with pytest.raises(UsageError, match=r"twin of 'net.py:make' would overwrite '.*net_make.onnx'") as refused:
+        compare(candidates, shapes={"image": (1, 3, 64, 64)}, export=tmp_path)
+    assert refused.value.exit_code == 2 and refused.value.hint == "export to another folder"
+    assert (tmp_path / "net_make.onnx").read_bytes() == before

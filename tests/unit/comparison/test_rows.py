@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.winners import NOISES, Noise, agreement, by_intervals, by_ranges
-from onnxmem.comparison.decide import SAME, UNDECIDED, WINNER, decide
-from onnxmem.comparison.figure import Figure
+from onnxmem.comparison.result import Figure
+from onnxmem.comparison.rows import SAME, UNDECIDED, WINNER, decide
 
 
 def test_a_clear_winner_and_its_ratio() -> None:

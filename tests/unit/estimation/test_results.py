@@ -1,5 +1,6 @@
 """Estimates and plans: what they hold, that they come back from JSON as they were, and how they are asked for."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from onnx import helper
 
 from onnxmem import zoo
 from onnxmem.errors import ImpossibleShapes, PlanError, UsageError
-from onnxmem.estimation.estimate import Estimate, estimate
+from onnxmem.estimation.estimate import Estimate, compute_estimate, estimate
 from onnxmem.estimation.planning import Planning, plan
+from onnxmem.estimation.tensors import write_tensors
 from onnxmem.model.model import Model
 from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.placement.table import write_problem
 from onnxmem.placement.validate import validate_plan
+from onnxmem.schedule.scheduled import Question
 from tests.helpers import model_of
 
 node = helper.make_node
@@ -50,6 +53,26 @@ def test_the_keys_that_others_rely_on_are_there(unet: Model) -> None:
         assert {"name", "peak_bytes", "seconds", "optimal", "gap"} <= row.keys()
     planned = plan(unet).document()
     assert {"peak_bytes", "lower_bound_bytes", "optimal", "seconds", "strategy", "fits", "gap"} <= planned.keys()
+
+
+def test_tensors_are_also_given_in_the_models_own_dimensions(tmp_path: Path) -> None:
+    nodes = [node("Concat", ["x", "x"], ["y"], axis=0), node("Exp", ["y"], ["z"])]
+    model = Model.of(model_of(nodes, {"x": ("batch", 4, "H")}, ["z"]))
+    question = Question(dims={"H": 3})
+    result, scheduled, best = compute_estimate(model, question)
+    shown = {
+        row.name: (row.shape, row.symbolic_shape, row.symbolic_bytes) for row in result.activations.placement or ()
+    }
+    assert shown == dict.fromkeys(("y", "z"), ((2, 4, 3), ("2*batch", 4, 3), "96*batch"))
+    assert Estimate.from_document(through_json(result.document())) == result
+    write_tensors(scheduled, best, tmp_path / "tensors.csv")
+    with (tmp_path / "tensors.csv").open() as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    assert (rows["y"]["shape"], rows["y"]["size"]) == ("2x4x3", "96")
+    assert (rows["y"]["symbolic_shape"], rows["y"]["symbolic_size"]) == ("[2*batch, 4, 3]", "96*batch")
+    # Where every dimension has its number, there is nothing to add.
+    decided = estimate(model, dims={"H": 3, "batch": 5}).document()
+    assert "symbolic_shape" not in decided["activations"]["placement"][0]
 
 
 def test_a_plan_of_a_model_comes_back_from_json_as_it_was(unet: Model) -> None:

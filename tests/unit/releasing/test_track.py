@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from onnxmem.measurement.system import System
+from onnxmem.measurement.probes import System
 from onnxmem.releasing.demonstrate import Demonstration, Isolation
 from onnxmem.releasing.live_outputs import LiveOutput, TensorKind
 from onnxmem.releasing.release import Released

@@ -182,8 +182,75 @@ def demonstrate(name: str = "model.onnx") -> dict[str, Any]:
             "verdict": f"In one process all of {name} came back."}  # fmt: skip
 
 
+def check(name: str = "model.onnx", over: int = 20 * MIB) -> dict[str, Any]:
+    """Two checks: one that fits, and one that takes so much more than its budget."""
+
+    def row(taken: int, mode: str) -> dict[str, Any]:
+        figures = {
+            "peak_bytes": taken,
+            "load_peak_bytes": 60 * MIB,
+            "loaded_bytes": 50 * MIB,
+            "steady_bytes": None,
+            "run_growth_bytes": 40 * MIB,
+            "latency_seconds": 0.01,
+            "unknown": {"steady_bytes": name},
+        }
+        exceeded = taken > 100 * MIB
+        return {
+            "case": {
+                "scenario": {"model": name, "shapes": {name: [1, 3]}},
+                "figure": "peak",
+                "by": "measurement",
+                "name": name,
+            },
+            "key": {"model": name, "mode": mode, "shapes": {name: [1, 3]}},
+            "figures": figures,
+            "model": name,
+            "mode": mode,
+            "label": "peak RSS",
+            "bytes": taken,
+            "budget_bytes": 100 * MIB,
+            "fits": not exceeded,
+            "excess_bytes": taken - 100 * MIB,
+            "growth_bytes": taken - 90 * MIB,
+            "verdict": "exceeded" if exceeded else "ok",
+            "sentence": f"{name} takes {taken} bytes.",
+            "baseline": {
+                "bytes": 90 * MIB,
+                "allowed_bytes": 95 * MIB,
+                "origin": name,
+                "date": "2026-11-01T00:00:00",
+                "since": [name],
+            },
+            "parts": {"arena": taken - 30 * MIB, name: 30 * MIB} if exceeded else {},
+            "notes": [name],
+            "hint": name,
+            "remedies": [{"mode": name, "bytes": 50 * MIB, "fits": True}] if exceeded else [],
+        }
+
+    rows = [row(80 * MIB, "stock"), row(100 * MIB + over, name)]
+    return {"schema": "onnxmem.check/1", "checks": rows, "commit": name, "environment": ENVIRONMENT}
+
+
+def history(name: str = "model.onnx") -> dict[str, Any]:
+    """Two results of one series, of which the second is larger."""
+    points = []
+    for day, (size, change) in enumerate(((80 * MIB, None), (100 * MIB, 20 * MIB)), start=1):
+        figures = {"run_growth_bytes": 40 * MIB, "latency_seconds": 0.01}
+        entry = {"date": f"2026-11-0{day}T10:11:12+00:00", "commit": name, "figures": figures, "onnxruntime": name}
+        points.append({"entry": entry, "bytes": size, "change_bytes": change, "grew": day == 2, "since": [name]})
+    key = {"model": name, "mode": name, "shapes": {name: [1, 3]}, "threads": 2, "settings": {name: 1}}
+    return {
+        "schema": "onnxmem.history/1",
+        "file": name,
+        "figure": {"name": "peak", "label": "peak RSS"},
+        "tolerance": {"fraction": 0.05, "bytes": 0},
+        "series": [{"key": key, "points": points}],
+    }
+
+
 def all_of_them(name: str = "model.onnx") -> list[dict[str, Any]]:
     """One of each schema."""
     first = [estimate(name), plan(names=(name,)), trace(name), measure(name=name)]
     return [*first, release(name), share(name), compare(name), package(name), convert(name),
-            track(name), demonstrate(name)]  # fmt: skip
+            track(name), demonstrate(name), check(name), history(name)]  # fmt: skip

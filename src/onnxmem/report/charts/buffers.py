@@ -113,6 +113,20 @@ def _step(label: object, number: int) -> str:
     return f"{shorten(printable(str(label)), 40)} (step {number:,})"
 
 
+def nothing_to_draw(plan: Plan) -> str:
+    """What is said instead of a map without buffers; nothing where there are any."""
+    nothing = (
+        "all buffers are empty: no memory is needed" if len(plan.problem) else "no buffers: there is nothing to place"
+    )
+    return "" if plan.peak else nothing
+
+
+def distance(plan: Plan) -> str:
+    """How far a plan is above its lower bound. A gap that rounds to nothing is still not optimal."""
+    above = f"{plan.gap:.1%}" if plan.gap >= 0.001 else f"{plan.peak - plan.proven_bound:,} bytes"
+    return f"{above} above the lower bound {format_bytes(plan.proven_bound)}"
+
+
 def small_ones(count: int) -> str:
     """The group of buffers that are drawn together."""
     return f"the {count:,} smallest, drawn together"

@@ -1,4 +1,4 @@
-"""How every chart begins and ends: Altair, or one error that says what to install; a theme, a width, a budget."""
+"""How every chart begins and ends: Altair, or one error that says what to install; a width, a limit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onnxmem.errors import missing_extra
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
-from onnxmem.report.charts.theme import FONT, Theme
+from onnxmem.report.charts.theme import FONT, LIGHT
 from onnxmem.units import format_bytes
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     import altair
@@ -22,31 +19,27 @@ Document = Mapping[str, Any]
 Picture: TypeAlias = "altair.TopLevelMixin"
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 _DWARFS = 1.6
-"""A budget this many times what was taken is named but not drawn to scale: it would flatten everything else."""
+"""A limit this many times what was taken is named but not drawn to scale: it would flatten everything else."""
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """What a chart is drawn with: Altair, so many pixels between the axes, these colours, and a limit to keep."""
+    """What a chart is drawn with: Altair, so many pixels between the axes, and perhaps a limit to keep."""
 
     alt: Any
     width: int
-    theme: Theme
-    budget: int | None
-    limit: str
-    """What the budget is called."""
+    limit: int | None
+    called: str
+    """The limit's name."""
 
     @classmethod
-    def of(cls, width: int, theme: Theme, budget: int | None, own: int | None = None, called: str = "budget") -> Canvas:
-        """A canvas; an error that says what to install if there is no Altair.
-
-        Without a budget, the chart's own limit is drawn, which is called this.
-        """
+    def of(cls, width: int, limit: int | None = None, called: str = "limit") -> Canvas:
+        """A canvas; an error that says what to install if there is no Altair."""
         try:
             import altair  # noqa: PLC0415
         except ImportError as error:
             raise missing_extra("altair", "report") from error
-        return cls(altair, width, theme, *((own, called) if budget is None else (budget, "budget")))
+        return cls(altair, width, limit, called)
 
     def rows(self, values: list[Row]) -> Any:
         """A chart of rows, without any mark."""
@@ -54,7 +47,7 @@ class Canvas:
 
     def text(self, values: list[Row], **mark: Any) -> Any:
         """A chart that writes, in ink unless told otherwise."""
-        return self.rows(values).mark_text(**{"fontSize": 11, "color": self.theme.ink, "aria": False, **mark})
+        return self.rows(values).mark_text(**{"fontSize": 11, "color": LIGHT.ink, "aria": False, **mark})
 
     def rule(self, values: list[Row], stroke: str, dash: Sequence[int] = (1, 0), width: float = 1.5) -> Any:
         """A chart of straight lines."""
@@ -73,30 +66,30 @@ class Canvas:
         return self.alt.Color(f"{field}:N", scale=scale, legend=key)
 
     def reach(self, top: float) -> float:
-        """How far a scale of bytes goes: to the highest value, and to the budget if that is near."""
-        return max(top, self.budget) if self.budget is not None and self.budget <= _DWARFS * top else top
+        """How far a scale of bytes goes: to the highest value, and to the limit if that is near."""
+        return max(top, self.limit) if self.limit is not None and self.limit <= _DWARFS * top else top
 
-    def budget_line(self, reach: float, length: float, *, across: bool) -> list[Any]:
-        """The budget on a scale of so many bytes over so many pixels: `across` the bars, or over time as a height."""
-        if self.budget is None:
+    def limit_line(self, reach: float, length: float, *, across: bool) -> list[Any]:
+        """The limit on a scale of so many bytes over so many pixels: `across` the bars, or over time as a height."""
+        if self.limit is None:
             return []
-        label, at = f"{self.limit} {format_bytes(self.budget)}", self.budget / reach * length
-        value, inside = self.alt.value, self.budget <= reach
+        label, at = f"{self.called} {format_bytes(self.limit)}", self.limit / reach * length
+        value, inside = self.alt.value, self.limit <= reach
         if not inside:
             label, at = f"{label}, beyond this scale", length
         # In the upper right corner, or above the bars: beside its line, on the side where there is room.
         left = across and at + 4 + len(label) * CHARACTER <= self.width
         align, dx = ("left", 4) if left else ("right", -4)
         place = {"x": value(at), "y": value(-6)} if across else {"x": value(self.width), "y": value(length - at - 9)}
-        written = self.text([{}], color=self.theme.peak, align=align, dx=dx, baseline="bottom" if across else "middle")
+        written = self.text([{}], color=LIGHT.peak, align=align, dx=dx, baseline="bottom" if across else "middle")
         layers = [written.encode(**place, text=value(label))]
         if inside:
             where = {"x": value(at)} if across else {"y": value(length - at)}
-            layers.append(self.rule([{}], self.theme.peak, (6, 4)).encode(**where))
+            layers.append(self.rule([{}], LIGHT.peak, (6, 4)).encode(**where))
         return layers
 
     def finish(self, chart: Any, title: str = "", lines: Sequence[str] = ()) -> Picture:
-        """The chart under its title, with what it shows in a line or two, in this theme."""
+        """The chart under its title, with what it shows in a line or two."""
         if title:
             heading = shorten(printable(title), 100)
             chart = chart.properties(
@@ -104,22 +97,15 @@ class Canvas:
                 title=self.alt.TitleParams(heading, subtitle=list(lines), anchor="start", fontSize=16,
                                            subtitleFontSize=12, subtitlePadding=5, offset=14),
             )  # fmt: skip
-        theme = self.theme
+        axis = {"labelColor": LIGHT.muted, "titleColor": LIGHT.ink, "titleFontWeight": "normal", "titlePadding": 8}
+        rules = {"domainColor": LIGHT.muted, "tickColor": LIGHT.muted, "gridColor": LIGHT.grid}
         drawn: Picture = (
-            chart.properties(background=theme.paper)
+            chart.properties(background=LIGHT.paper)
             .configure(font=FONT, padding=14)
             .configure_view(stroke=None)
-            .configure_title(color=theme.ink, subtitleColor=theme.muted)
-            .configure_axis(
-                labelColor=theme.muted,
-                titleColor=theme.ink,
-                titleFontWeight="normal",
-                titlePadding=8,
-                domainColor=theme.muted,
-                tickColor=theme.muted,
-                gridColor=theme.grid,
-            )
-            .configure_legend(labelColor=theme.ink, titleColor=theme.ink, titleFontWeight="normal")
+            .configure_title(color=LIGHT.ink, subtitleColor=LIGHT.muted)
+            .configure_axis(**axis, **rules)
+            .configure_legend(labelColor=LIGHT.ink, titleColor=LIGHT.ink, titleFontWeight="normal")
         )
         return drawn
 

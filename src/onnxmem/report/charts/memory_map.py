@@ -12,8 +12,8 @@ from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.report.charts import buffers
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import LINE, Frame, Label, Profile, label, printable, shorten, spread
-from onnxmem.report.charts.theme import LIGHT, SIZES, Theme, text_on
-from onnxmem.units import format_bytes
+from onnxmem.report.charts.theme import LIGHT, SIZES, text_on
+from onnxmem.units import format_bytes, format_count
 
 WIDTH, HEIGHT = 840, 420
 STRIP = 64
@@ -30,18 +30,15 @@ def memory_map(
     title: str = "",
     placement: Sequence[Document] | None = None,
     width: int = WIDTH,
-    budget: int | None = None,
-    theme: Theme = LIGHT,
 ) -> Picture:
     """Where does each buffer lie, and when? `title` names what was planned: "U-Net, depth-first order".
 
     The buffers that make the peak stand out, the others are shaded by size. `placement`: a document's rows, for shapes,
     producers and readers. Where the peak is too brief for the names of its tensors, it is drawn once more, enlarged.
-    Without a budget, the problem's capacity is drawn.
     """
-    canvas = Canvas.of(width, theme, budget, plan.problem.capacity, "capacity")
+    canvas = Canvas.of(width, plan.problem.capacity, "capacity")
     parts = _Map(canvas, plan, buffers.details_of(plan, placement)) if plan.peak else None
-    views = parts.views() if parts else [_message(canvas, plan.problem)]
+    views = parts.views() if parts else [_message(canvas, buffers.nothing_to_draw(plan))]
     chart = canvas.alt.vconcat(*views, spacing=10)
     drawn = canvas.finish(chart, title or "Memory map", summary(plan))
     if parts:
@@ -68,28 +65,19 @@ def summary(plan: Plan) -> list[str]:
     """The plan in two lines: what it reached, and out of what."""
     problem = plan.problem
     strategy = f"strategy {printable(plan.strategy)}: " if plan.strategy else ""
-    bound = format_bytes(plan.proven_bound)
-    # A gap that rounds to nothing is still not optimal.
-    above = f"{plan.gap:.1%}" if plan.gap >= 0.001 else f"{plan.peak - plan.proven_bound:,} bytes"
-    verdict = "equal to the lower bound: optimal" if plan.optimal else f"{above} above the lower bound {bound}"
+    verdict = "equal to the lower bound: optimal" if plan.optimal else buffers.distance(plan)
     steps = int(problem.uppers.max()) - int(problem.lowers.min()) if len(problem) else 0
     reuse = f", {format_bytes(problem.total)} without reuse" if len(problem) else ""
     first = f"{strategy}peak {format_bytes(plan.peak)}, {verdict}"
     if problem.capacity is not None:
         first += f"; {'fits' if plan.fits else 'does not fit'} into the capacity {format_bytes(problem.capacity)}"
-    return [first, f"{count(len(problem), 'buffer')} over {count(steps, 'step')}{reuse}"]
+    return [first, f"{format_count(len(problem), 'buffer')} over {format_count(steps, 'step')}{reuse}"]
 
 
-def count(number: int, noun: str) -> str:
-    """1 buffer, 2 buffers."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _message(canvas: Canvas, problem: Problem) -> Any:
-    text = "all buffers are empty: no memory is needed" if len(problem) else "no buffers: there is nothing to place"
+def _message(canvas: Canvas, text: str) -> Any:
     value = canvas.alt.value
     place = {"x": value(canvas.width / 2), "y": value(HEIGHT / 2), "text": value(text)}
-    written = canvas.text([{}], color=canvas.theme.muted, fontSize=15).encode(**place)
+    written = canvas.text([{}], color=LIGHT.muted, fontSize=15).encode(**place)
     return written.properties(width=canvas.width, height=HEIGHT)
 
 
@@ -143,7 +131,7 @@ class _Map:
         area = self.chart([{"x": at, "y": level} for at, level in points])
         layers = [area.mark_area(interpolate="step-after", color=SIZES[2], opacity=1, aria=False).encode(x=x, y=y)]
         if enlarged:
-            value, muted = self.alt.value, self.canvas.theme.muted
+            value, muted = self.alt.value, LIGHT.muted
             edges = self.canvas.rule([{"x": enlarged.first}, {"x": enlarged.last}], muted, (2, 2))
             layers.append(edges.encode(x=x))
             text = self.canvas.text([{}], color=muted, align="left", dx=8, baseline="middle")
@@ -158,7 +146,6 @@ class _View:
 
     def __init__(self, whole: _Map, frame: Frame, grouping: buffers.Grouping) -> None:
         self.map, self.alt, self.plan, self.frame, self.grouping = whole, whole.alt, whole.plan, frame, grouping
-        self.theme = whole.canvas.theme
         self.rows = buffers.rows(self.plan, frame, grouping, whole.about)
         # The peak's tensors first: it is their names that readers look for.
         single = [row for row in self.rows if "pixels" in row]
@@ -188,7 +175,7 @@ class _View:
         tooltip = [key for key in buffers.TOLD if any(key in row for row in self.rows)]
         return (
             self.map.chart([{k: v for k, v in row.items() if k not in ("pixels", "bytes")} for row in self.rows])
-            .mark_rect(stroke=self.theme.paper)
+            .mark_rect(stroke=LIGHT.paper)
             .encode(
                 x=self.x,
                 x2="x2",
@@ -228,17 +215,17 @@ class _View:
         return self.plan.proven_bound - half / self.frame.byte if abs(above) < half and room >= half else y
 
     def limits(self) -> list[Any]:
-        """Peak, lower bound and budget as lines, named in the right margin; equal ones are one line."""
+        """Peak, lower bound and capacity as lines, named in the right margin; equal ones are one line."""
         plan, canvas = self.plan, self.map.canvas
         values: dict[int, list[str]] = {plan.peak: ["peak"]}
-        if canvas.budget is not None and canvas.budget <= self.frame.top:
-            values.setdefault(canvas.budget, []).append(canvas.limit)
+        if canvas.limit is not None and canvas.limit <= self.frame.top:
+            values.setdefault(canvas.limit, []).append(canvas.called)
         values.setdefault(plan.proven_bound, []).append("lower bound")
         heights = spread([value * self.frame.byte for value in values], 30, self.frame.height)
         rules, rows = [], []
         for (value, names), height in zip(values.items(), heights, strict=True):
-            colour = self.theme.peak if "peak" in names else self.theme.ink
-            dash = (1, 0) if "peak" in names else (2, 3) if canvas.limit in names else (6, 4)
+            colour = LIGHT.peak if "peak" in names else LIGHT.ink
+            dash = (1, 0) if "peak" in names else (2, 3) if canvas.called in names else (6, 4)
             rules.append(canvas.rule([{"y": value / self.map.factor}], colour, dash).encode(y=self.y))
             verdict = ": optimal" if plan.optimal and "peak" in names else ""
             text = f"{' = '.join(names)}\n{format_bytes(value)}{verdict}"
@@ -251,7 +238,7 @@ class _View:
     def peak_step(self) -> list[Any]:
         """The step with the most live bytes; the line is drawn first, so that it shows only where nothing lies."""
         at, live = self.plan.problem.peak_step
-        pixels, width, peak = (at + 0.5 - self.frame.first) * self.frame.step, self.frame.width, self.theme.peak
+        pixels, width, peak = (at + 0.5 - self.frame.first) * self.frame.step, self.frame.width, LIGHT.peak
         align = "left" if pixels < width / 4 else "right" if pixels > width * 3 / 4 else "center"
         # Whatever begins at a step is made by the node that runs there.
         node = next((row["producer"] for row in self.map.about if row["lower"] == at and row.get("producer")), "")

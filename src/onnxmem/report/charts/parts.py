@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
-from onnxmem.report.charts.theme import LIGHT, OTHER, PARTS, Theme, text_on
+from onnxmem.report.charts.theme import LIGHT, OTHER, PARTS, text_on
 from onnxmem.units import format_bytes
 
 WIDTH = 760
 _TITLE, _BAR, _LINE, _GAP = 22, 26, 17, 20
 
 
-def peak_parts(
-    document: Document | Sequence[Document],
-    *,
-    title: str = "",
-    width: int = WIDTH,
-    budget: int | None = None,
-    theme: Theme = LIGHT,
-) -> Picture:
-    """What is the peak made of? One bar each of `{"label", "parts": [{"name", "bytes"}], "budget_bytes"}`.
+def peak_parts(document: Document, *, width: int = WIDTH) -> Picture:
+    """What is the peak made of? `bars`, each of `{"label", "parts": [{"name", "bytes"}], "budget_bytes"}`.
 
-    They may come as the `bars` of a document. All bars have one scale; there is no axis, since every part says its
-    size: inside where it fits, below the bar otherwise.
+    All bars have one scale; there is no axis, since every part says its size: inside where it fits, below the bar
+    otherwise.
     """
-    bars = document["bars"] if isinstance(document, Mapping) else document
+    bars = document["bars"]
     budgets = [bar["budget_bytes"] for bar in bars if bar.get("budget_bytes")]
-    canvas = Canvas.of(width, theme, budget, min(budgets, default=None))
+    canvas = Canvas.of(width, min(budgets, default=None), "budget")
     alt = canvas.alt
     totals = [sum(max(part["bytes"], 0) for part in bar["parts"]) for bar in bars]
     # A whole pixel less than the width: the budget's line may be at the very end.
@@ -36,26 +27,26 @@ def peak_parts(
     rects: list[Row] = []
     texts: list[Row] = []
     titles: list[Row] = []
-    down = 18.0 if canvas.budget is not None else 0.0
+    down = 18.0 if canvas.limit is not None else 0.0
     for bar, total in zip(bars, totals, strict=True):
         heading = f"{shorten(printable(str(bar['label'])), 60)}: {format_bytes(total)}"
         titles.append({"x": 0, "y": down + _TITLE / 2, "text": heading})
         below = _segments(bar, down + _TITLE, pixels, rects, texts)
-        down = _keys(below, down + _TITLE + _BAR, width, theme, rects, texts) + _GAP
+        down = _keys(below, down + _TITLE + _BAR, width, rects, texts) + _GAP
     height = max(down - _GAP, 20)
     x = alt.X("x:Q", scale=alt.Scale(domain=[0, width], nice=False), axis=None)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[height, 0], nice=False), axis=None)
     fill = alt.Color("colour:N", scale=None, legend=None)
-    boxes = canvas.rows(rects).mark_rect(stroke=theme.paper, strokeWidth=1, aria=False)
+    boxes = canvas.rows(rects).mark_rect(stroke=LIGHT.paper, strokeWidth=1, aria=False)
     words = canvas.text(texts, align="left", baseline="middle")
     layers = [
         boxes.encode(x=x, x2="x2", y=y, y2="y2", color=fill, tooltip=["name:N", "size:N"]),
         words.encode(x=x, y=y, text="text:N", color=fill),
         canvas.text(titles, align="left", baseline="middle", fontWeight="bold").encode(x=x, y=y, text="text:N"),
-        *canvas.budget_line(pixels and width / pixels, width, across=True),
+        *canvas.limit_line(pixels and width / pixels, width, across=True),
     ]
     chart = alt.layer(*layers).properties(width=width, height=height)
-    return canvas.finish(chart, title)
+    return canvas.finish(chart)
 
 
 def _segments(bar: Document, top: float, pixels: float, rects: list[Row], texts: list[Row]) -> list[Row]:
@@ -75,7 +66,7 @@ def _segments(bar: Document, top: float, pixels: float, rects: list[Row], texts:
     return below
 
 
-def _keys(keys: list[Row], top: float, width: int, theme: Theme, rects: list[Row], texts: list[Row]) -> float:
+def _keys(keys: list[Row], top: float, width: int, rects: list[Row], texts: list[Row]) -> float:
     """What did not fit into the bar, in lines below it; where they end."""
     at, middle = 0.0, top + _LINE * 0.7
     for key in keys:
@@ -83,6 +74,6 @@ def _keys(keys: list[Row], top: float, width: int, theme: Theme, rects: list[Row
         if at and at + along > width:
             at, middle = 0.0, middle + _LINE
         rects.append({**key, "x": at, "x2": at + 10, "y": middle - 5, "y2": middle + 5})
-        texts.append({"x": at + 14, "y": middle, "text": key["text"], "colour": theme.ink})
+        texts.append({"x": at + 14, "y": middle, "text": key["text"], "colour": LIGHT.ink})
         at += along
     return middle + _LINE / 2 if keys else top

@@ -1,112 +1,113 @@
-"""Charts as files: SVG and PNG to show, HTML to explore, each of them one file that needs nothing else."""
+"""Every picture of a report by its name: from the data of a `Chart` to Altair's chart of it, and that as SVG or PNG."""
 
 from __future__ import annotations
 
-import json
+import importlib
 import re
-from html import escape
-from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-from onnxmem import files
-from onnxmem.errors import UsageError, missing_extra
+from onnxmem.errors import missing_extra
 from onnxmem.report.charts import theme
 from onnxmem.report.charts.canvas import Picture
+from onnxmem.report.report import Chart
+
+DRAWINGS = {
+    "history": "history:history_chart",
+    "memory map": "memory_map:placement_map",
+    "peak parts": "parts:peak_parts",
+    "side by side": "bars:side_by_side",
+    "sizes": "curves:scaling_chart",
+    "strategies": "bars:strategies",
+    "timeline": "timeline:timeline_chart",
+    "waterfall": "bars:waterfall_chart",
+    "workers": "curves:share_chart",
+}
+"""Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
+
+NARROW = {"history": 250, "peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 210,
+          "timeline": 240, "waterfall": 190, "workers": 170}  # fmt: skip
+"""How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 # As Vega writes what has a description. It escapes names, and what is escaped for an attribute is for an element, too.
-_DESCRIBED = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"([^>]*?)/>')
-SUFFIXES = (".svg", ".png", ".html")
+_DESCRIBED = r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="{}"([^>]*?)/>'
+_SPACE = "{http://www.w3.org/2000/svg}"
+_TAGS = {"svg", "g", "path", "text", "title", "tspan", "rect", "line", "circle", "defs", "clipPath"}
+_ID = re.compile(r'\b(id="|url\(#)')
 
 
-def save_chart(chart: Picture, path: Path) -> None:
-    """Write a chart as the file's suffix says: .svg, .png (twice the size, for sharp screens) or .html (tooltips)."""
-    kind = picture_kind(path)
-    convert, spec, version = _converter(), _spec(chart), _version()
-    if kind == ".html":
-        content = _html(convert, spec, version).encode()
-    elif kind == ".png":
-        content = convert.vegalite_to_png(spec, vl_version=version, scale=2)
-    else:
-        content = chart_svg(chart).encode()
-    files.write_bytes(path, content)
+class NotADrawing(ValueError):
+    """Something in the SVG is not part of a drawing."""
 
 
-def picture_kind(path: Path) -> str:
-    """Which kind of picture does this file name ask for? Ask before long work, so that a typo costs nothing."""
-    kind = path.suffix.lower()
-    if kind not in SUFFIXES:
-        raise UsageError(f"cannot write a picture as '{path.name}'", hint=f"end the name in {', '.join(SUFFIXES)}")
-    return kind
+def draw(chart: Chart, **more: Any) -> Picture:
+    """The chart, live: for a dashboard or a notebook, or `save_chart`."""
+    place, function = DRAWINGS[chart.kind].split(":")
+    draws = getattr(importlib.import_module(f"onnxmem.report.charts.{place}"), function)
+    drawn: Picture = draws(chart.document, **more)
+    return drawn
 
 
-def chart_svg(chart: Picture) -> str:
-    """A chart as SVG that follows the reader's choice of light or dark."""
-    svg = spec_svg(_spec(chart))
-    head, opening, rest = svg.partition(">")
-    return f"{head}{opening}<style>{theme.dark_style()}</style>{rest}"
+def specification(chart: Chart, width: int | None = None) -> dict[str, Any]:
+    """The same as Vega-Lite, without the title: a page has its own, which wraps, is searched and read aloud.
+
+    `width`: one of NARROW's instead of its own.
+    """
+    spec = spec_of(draw(chart, **({} if width is None else {"width": width})))
+    spec.pop("title", None)
+    return spec
 
 
-def spec_svg(spec: dict[str, Any]) -> str:
-    """A chart's specification as plain SVG; what describes a rectangle becomes its title, which browsers show."""
-    svg: str = _converter().vegalite_to_svg(spec, vl_version=_version())
-    return _DESCRIBED.sub(r'<path class="buffer"\2><title>\1</title></path>', svg)
-
-
-def _converter() -> Any:
-    try:
-        import vl_convert  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_extra("vl-convert-python", "report") from error
-    return vl_convert
-
-
-def _version() -> str:
-    """The Vega-Lite that the installed Altair writes for."""
-    import altair  # noqa: PLC0415
-
-    return ".".join(altair.SCHEMA_VERSION.split(".")[:2])
-
-
-def _spec(chart: Picture) -> dict[str, Any]:
+def spec_of(chart: Picture) -> dict[str, Any]:
+    """A chart as Vega-Lite."""
     # Without validation: the parts were checked when they were made, and rows by the thousand take seconds.
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec
 
 
-def _html(convert: Any, spec: dict[str, Any], version: str) -> str:
-    # The converter has a page of its own, but puts the chart into its script as it is: a tensor called "</script>"
-    # would end the script and begin markup. Without "<" no text of the model can leave the string it is in.
-    chart = json.dumps(spec, ensure_ascii=True).replace("<", "\\u003c")
-    options = json.dumps({"renderer": "svg", "actions": False, "mode": "vega-lite"})
-    title = escape(_title(spec))
-    script = convert.javascript_bundle(vl_version=version)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
-style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>
-body {{ margin: 0; background: {theme.LIGHT.paper}; font-family: {theme.FONT}; }}
-#chart {{ overflow-x: auto; }}
-/* What is written or ruled over a rectangle must not hide the rectangle's tooltip. */
-.mark-text, .mark-rule {{ pointer-events: none; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: {theme.DARK.paper}; }} }}
-{theme.dark_style()}
-</style>
-<script>{script}</script>
-</head>
-<body>
-<div id="chart"></div>
-<script>vegaEmbed("#chart", {chart}, {options});</script>
-</body>
-</html>
-"""
+def chart_png(chart: Picture) -> bytes:
+    """A chart in twice its size, for sharp screens."""
+    content: bytes = _convert("png", spec_of(chart), scale=2)
+    return content
 
 
-def _title(spec: dict[str, Any]) -> str:
-    title = spec.get("title", "")
-    return str(title.get("text", "") if isinstance(title, dict) else title) or "onnxmem"
+def chart_svg(chart: Picture) -> str:
+    """A chart as SVG that follows the reader's choice of light or dark."""
+    head, opening, rest = spec_svg(spec_of(chart)).partition(">")
+    return f"{head}{opening}<style>{theme.dark_style()}</style>{rest}"
+
+
+def spec_svg(spec: dict[str, Any]) -> str:
+    """A chart's specification as plain SVG; what describes a rectangle or point becomes its title: browsers show it."""
+    svg: str = _convert("svg", spec)
+    for mark, kind in (("rect mark", "buffer"), ("point", "point")):
+        svg = re.sub(_DESCRIBED.format(mark), rf'<path class="{kind}"\2><title>\1</title></path>', svg)
+    return svg
+
+
+def _convert(form: str, spec: dict[str, Any], **more: Any) -> Any:
+    try:
+        import altair  # noqa: PLC0415
+        import vl_convert  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("vl-convert-python", "report") from error
+    # For the Vega-Lite that the installed Altair writes.
+    version = ".".join(altair.SCHEMA_VERSION.split(".")[:2])
+    return getattr(vl_convert, f"vegalite_to_{form}")(spec, vl_version=version, **more)
+
+
+def embeddable(svg: str, prefix: str) -> str:
+    """The drawing, with its identifiers under a prefix: several of them in one page must not share any.
+
+    Only drawings may be put into a page: no scripts, no links, nothing from elsewhere. The converter escapes names;
+    this is the second lock, in case it one day does not.
+    """
+    for element in ElementTree.fromstring(svg).iter():
+        tag = element.tag.removeprefix(_SPACE)
+        if tag not in _TAGS:
+            raise NotADrawing(f"<{tag}> is not part of a drawing")
+        for name in element.attrib:
+            if name.lower().startswith("on") or name.endswith("href"):
+                raise NotADrawing(f"<{tag} {name}> is not part of a drawing")
+    # The page says what is to be seen; a screen reader should not spell out the axes after that.
+    return _ID.sub(rf"\1{prefix}", svg).replace("<svg", '<svg aria-hidden="true"', 1)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxmem.placement.plan import Plan
-from onnxmem.report.charts.buffers import details_of
+from onnxmem.report.charts.buffers import details_of, distance, nothing_to_draw
 from onnxmem.report.charts.canvas import Document
 from onnxmem.report.charts.layout import Profile, printable, shorten, shorten_path
 from onnxmem.units import format_bytes
@@ -41,12 +41,8 @@ def terminal_map(
     `color` (ANSI, 256 colours) the buffers that are live at the peak are orange. The largest of those have letters,
     and lines below that name them and, with a document's `placement`, their last readers.
     """
-    if not plan.peak:
-        return (
-            "all buffers are empty: no memory is needed"
-            if len(plan.problem)
-            else "no buffers: there is nothing to place"
-        )
+    if nothing := nothing_to_draw(plan):
+        return nothing
     lines = textwrap.wrap(_verdict(plan), width)
     at_peak = sorted(plan.problem.live_at(plan.problem.peak_step[0]), key=lambda k: -int(plan.problem.footprints[k]))
     named = _named(details_of(plan, placement), at_peak, min(max((height - 8) // 2, 0), 6), width)
@@ -97,11 +93,9 @@ def _letters(cells: Cells, at_peak: list[int]) -> dict[tuple[int, int], str]:
 
 
 def _verdict(plan: Plan) -> str:
-    peak, bound, capacity = format_bytes(plan.peak), format_bytes(plan.proven_bound), plan.problem.capacity
-    above = f"{plan.gap:.1%}" if plan.gap >= 0.001 else f"{plan.peak - plan.proven_bound:,} bytes"
-    distance = f"peak {peak}, {above} above the lower bound {bound}"
+    peak, capacity = format_bytes(plan.peak), plan.problem.capacity
     limit = "" if capacity is None else f"; capacity {format_bytes(capacity)}{'' if plan.fits else ' exceeded'}"
-    return (f"peak = lower bound {peak}: optimal" if plan.optimal else distance) + limit
+    return (f"peak = lower bound {peak}: optimal" if plan.optimal else f"peak {peak}, {distance(plan)}") + limit
 
 
 def _moments(plan: Plan, columns: int) -> tuple[list[int], list[float]]:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxmem.report.charts.bars import Bars, bar
+from onnxmem.report.charts.bars import RESIDENT, Bars, bar
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import CHARACTER, LINE, printable, shorten
-from onnxmem.report.charts.theme import ANONYMOUS, FILE, LIGHT, Theme, text_on
+from onnxmem.report.charts.theme import LIGHT, text_on
 from onnxmem.units import format_bytes
 
 WIDTH, HEIGHT, ROW = 840, 300, 24
-_COLOURS = {"file-backed": FILE, "anonymous": ANONYMOUS}
 SCALE = "scale_bytes"
 """In a document: how far the scale is to reach at least, so that several can be compared by eye."""
 
 
-def timeline_chart(
-    document: Document, *, title: str = "", width: int = WIDTH, budget: int | None = None, theme: Theme = LIGHT
-) -> Picture:
+def timeline_chart(document: Document, *, title: str = "", width: int = WIDTH) -> Picture:
     """How did memory go over time, and which phase took how much? Above over time, below phase by phase.
 
-    It takes a measurement's document, so that a saved result is drawn as a fresh one is. Without a budget, the limit
-    under which it was measured is drawn.
+    It takes a measurement's document, so that a saved result is drawn as a fresh one is.
     """
     limit = (document.get("memory_limit") or {}).get("bytes")
-    canvas = Canvas.of(width, theme, budget, limit, "memory limit")
+    canvas = Canvas.of(width, limit, "memory limit")
     parts = _Timeline(canvas, document)
     chart = canvas.alt.vconcat(parts.over_time(), parts.by_phase(), spacing=30)
     return canvas.finish(chart, title or document["model"], summary(document))
@@ -72,9 +68,9 @@ class _Timeline:
             rows.append({"x": at, "y": 0, "y2": file, "kind": "file-backed"})
             rows.append({"x": at, "y": file, "y2": rss, "kind": "anonymous"})
         area = self.canvas.rows(rows).mark_area(interpolate="step-after", opacity=1, aria=False)
-        colour = self.canvas.colour("kind", _COLOURS, symbolType="square")
+        colour = self.canvas.colour("kind", RESIDENT, symbolType="square")
         layers = [area.encode(x=self.x, y=y, y2="y2", color=colour), *self.kinds(rows, y), *self.borders()]
-        layers += [*self.peaks(y), *self.canvas.budget_line(self.top, HEIGHT, across=False)]
+        layers += [*self.peaks(y), *self.canvas.limit_line(self.top, HEIGHT, across=False)]
         return self.alt.layer(*layers).properties(width=self.width, height=HEIGHT)
 
     def kinds(self, rows: list[Row], y: Any) -> list[Any]:
@@ -83,7 +79,7 @@ class _Timeline:
         if longest is None or longest["seconds"] / self.length * self.width < 12 * CHARACTER:
             return []
         middle, layers = longest["began_seconds"] + longest["seconds"] / 2, []
-        for kind, colour in _COLOURS.items():
+        for kind, colour in RESIDENT.items():
             of_kind = [row for row in rows if row["kind"] == kind]
             nearest = min(of_kind, key=lambda row: abs(row["x"] - middle), default=None)
             if nearest and (nearest["y2"] - nearest["y"]) * self.factor / self.top * HEIGHT > LINE + 6:
@@ -100,7 +96,7 @@ class _Timeline:
             pixels = phase["seconds"] / self.length * self.width
             if pixels > (len(phase["name"]) + 2) * CHARACTER:
                 names.append({"x": phase["began_seconds"] + phase["seconds"] / 2, "text": printable(phase["name"])})
-        muted = self.canvas.theme.muted
+        muted = LIGHT.muted
         rule = self.canvas.rule(begins, muted, (2, 3), 0.7)
         text = self.canvas.text(names, color=muted, baseline="bottom", dy=-5)
         return [rule.encode(x=self.x), text.encode(x=self.x, y=self.alt.value(0), text="text:N")]
@@ -112,12 +108,12 @@ class _Timeline:
         rows = [{"x": x, "x2": max(end, x + pixel), "y": y / self.factor} for x, end, y in spans if y is not None]
         if not rows:
             return []
-        line = self.canvas.rule(rows, self.canvas.theme.peak, width=2)
+        line = self.canvas.rule(rows, LIGHT.peak, width=2)
         highest = max(rows, key=lambda row: row["y"])
         left = (highest["x"] + highest["x2"]) / 2 < self.length * 0.8
         named = {"x": highest["x"] if left else highest["x2"], "y": highest["y"]}
         align, dx = ("left", 4) if left else ("right", -4)
-        label = self.canvas.text([named], color=self.canvas.theme.peak, align=align, dx=dx, baseline="bottom", dy=-4)
+        label = self.canvas.text([named], color=LIGHT.peak, align=align, dx=dx, baseline="bottom", dy=-4)
         text = self.alt.value(f"peak {format_bytes(int(highest['y'] * self.factor))}")
         return [line.encode(x=self.x, x2="x2", y=y), label.encode(x=self.x, y=y, text=text)]
 
@@ -134,7 +130,7 @@ class _Timeline:
             if phase["peak_rss_bytes"] is not None:
                 notes.append({"name": name, "x": phase["peak_rss_bytes"], "text": self.numbers(phase)})
         what = "RSS at the end of the phase, and its peak" if self.width > 400 else "RSS at the end, and peak"
-        return Bars(rows, notes, _COLOURS, what, row=ROW, reach=self.most, ticked=True).draw(self.canvas)
+        return Bars(rows, notes, RESIDENT, what, row=ROW, reach=self.most, ticked=True).draw(self.canvas)
 
     def numbers(self, phase: Document) -> str:
         rss, peak = phase["rss_bytes"], phase["peak_rss_bytes"]

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from onnxmem.errors import UsageError
 from onnxmem.report.cells import words
 from onnxmem.report.report import Document, Section
 
-BUILDERS = ("estimate", "plan", "trace", "measure", "release", "share", "compare", "package", "convert", "track",
-            "demonstrate")  # fmt: skip
-"""A file of this folder each; it reads version 1 of `onnxmem.` + its name."""
+BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "trace": "plan:trace_section",
+            "measure": "measure:section", "release": "release:section", "track": "release:track_section",
+            "demonstrate": "release:demonstration_section", "share": "share:section", "compare": "compare:section",
+            "package": "package:section", "convert": "package:conversion_section",
+            "zoo": "package:zoo_section", "check": "check:section", "history": "history:section"}  # fmt: skip
+"""Where in this folder the section of each schema is built: version 1 of `onnxmem.` + its name."""
 
 _VERSION = 1
+_NOTES = 14
 
 
 def section(document: Document) -> Section:
     """The section for a document of any known schema."""
     kind = check_schema(document)
-    build: Callable[[Document], Section] = importlib.import_module(f"onnxmem.report.sections.{kind}").section
+    file, function = BUILDERS[kind].split(":")
+    build: Callable[[Document], Section] = getattr(importlib.import_module(f"onnxmem.report.sections.{file}"), function)
     try:
-        return build(document)
+        built = build(document)
+        tables = tuple(table for table in built.tables if table.rows)
+        return replace(built, tables=tables, notes=few(built.notes), source=document)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         what = f"it has no '{error.args[0]}'" if isinstance(error, KeyError) else words(error, 120)
         raise UsageError(
@@ -45,3 +53,11 @@ def check_schema(document: Document) -> str:
             hint=f"this one reads onnxmem.{kind}/{_VERSION}: update it, or measure again",
         )
     return kind
+
+
+def few(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes without repetitions, and not more than anyone would read."""
+    unique = [note for note in dict.fromkeys(notes) if note]
+    if len(unique) <= _NOTES:
+        return tuple(unique)
+    return (*unique[:_NOTES], f"… and {len(unique) - _NOTES} more; the JSON has them all.")

@@ -6,11 +6,10 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from onnxmem.report.cells import Document, count, name, number, percent, shape, size, words
-from onnxmem.report.report import Cell, Chart, Table
-from onnxmem.units import format_bytes, format_count, format_percent, format_times
+from onnxmem.report.cells import Document, name, percent, shape, words
+from onnxmem.report.report import Cell, Table
+from onnxmem.units import format_count
 
-_NOTES = 14
 _INPUTS = 4
 # Options of one verb that the next one needs too, so that both are about the same run.
 _KEPT = ("--shape", "--dim", "--inputs", "--range")
@@ -65,11 +64,13 @@ def about_inputs(document: Document) -> list[str]:
         parts.append(f"{words(key, 40)} {shape(facts.get('shape'))}{dtype}{how}")
     more = f" and {len(inputs) - _INPUTS} more" if len(inputs) > _INPUTS else ""
     lines = [f"Inputs: {', '.join(parts)}{more}."] if parts else []
-    assumed = (document.get("dims") or {}).get("assumed") or {}
-    if assumed:
-        pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
-        lines.append(f"Assumed: {pairs}. Set it with --dim or --shape.")
-    return lines
+    return [*lines, *about_assumed((document.get("dims") or {}).get("assumed") or {})]
+
+
+def about_assumed(assumed: Document) -> list[str]:
+    """Which dimensions were left open, and the numbers that were used for them."""
+    pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
+    return [f"Assumed: {pairs}. Set it with --dim or --shape."] if pairs else []
 
 
 def about_machine(document: Document) -> list[str]:
@@ -93,98 +94,6 @@ def about_machine(document: Document) -> list[str]:
     return lines
 
 
-def verdict(plan: Document) -> str:
-    """How good a plan is."""
-    if plan["optimal"]:
-        return "provably minimal"
-    gap = number(plan, "gap")
-    if gap is None:
-        return "not proven minimal"
-    above = f"{format_percent(gap)} above" if gap < 10 else f"{format_times(gap + 1)}"
-    return f"{above} the lower bound" + ("; the search was interrupted" if plan.get("interrupted") else "")
-
-
-def about_order(document: Document) -> str:
-    """What is proven about all orders of the nodes."""
-    search = document.get("order_search")
-    if not search:
-        return "no plan can take less in this order"
-    if search["optimal"]:
-        return "no order of the nodes takes less"
-    return f"no order of the nodes takes less than {format_bytes(search['proven_bound_bytes'])}"
-
-
-def about_graph(document: Document) -> list[str]:
-    """Which graph was looked at, and what shares memory in it."""
-    if not document.get("view"):
-        return []
-    rules = document.get("rules") or {}
-    shared = [text for key, text in (("alias", "views"), ("in_place", "in-place results")) if rules.get(key)]
-    file = f", file {format_bytes(document['file_bytes'])}" if number(document, "file_bytes") is not None else ""
-    how = f"; {' and '.join(shared)} share memory" if shared else ""
-    nodes = format_count(document["nodes"], "node")
-    graph = f"Graph: {words(document['view'], 60)}, {nodes}{file}, {words(document['order'], 40)} order{how}."
-    return [graph, *(words(note) for note in document.get("notes") or ())]
-
-
-def unknown_tensors(tensors: Iterable[Document]) -> tuple[Table, ...]:
-    """Tensors of unknown size by reason, the most frequent reason first."""
-    reasons: dict[str, list[str]] = {}
-    for tensor in tensors:
-        reasons.setdefault(words(tensor.get("reason") or "?"), []).append(tensor["name"])
-    if not reasons:
-        return ()
-    rows = [
-        (Cell(reason), count({"n": len(names)}, "n"), Cell(", ".join(name(each, 30).text for each in names[:2])))
-        for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1]))
-    ]
-    total = format_count(sum(map(len, reasons.values())), "tensor")
-    return (Table(f"Not counted: {total} of unknown size", ("why", "tensors", "for example"), tuple(rows), True),)
-
-
-def tensors(title: str, rows: Iterable[Document], *, folded: bool = False) -> Table:
-    """Tensors or buffers with their sizes and lifetimes, and what else is known of them."""
-    rows = list(rows)
-    shapes, offsets = any("shape" in row for row in rows), any(row.get("offset") is not None for row in rows)
-    columns = ["tensor", "size", *(["shape", "type"] if shapes else []), "first step", "last step"]
-    return Table(
-        title,
-        (*columns, *(["offset"] if offsets else [])),
-        tuple(
-            (
-                name(row["name"]),
-                size(row, "bytes"),
-                *((Cell(shape(row.get("shape"))), Cell(words(row.get("dtype") or "?", 20))) if shapes else ()),
-                count(row, "lower"),
-                # A lifetime is half open: the step before its end is the last that reads it.
-                count({"upper": row["upper"] - 1}, "upper"),
-                *((size(row, "offset"),) if offsets else ()),
-            )
-            for row in rows
-        ),
-        folded,
-    )
-
-
-def memory_map(document: Document, peak: str, verdict: str) -> tuple[Chart, ...]:
-    """The map of a placement, if the document has one."""
-    if not document.get("placement"):
-        return ()
-    alt = (
-        f"Memory map: time runs from left to right, the offset in the arena upwards, each of the "
-        f"{len(document['placement']):,} buffers is a rectangle. The highest reaches {peak}, {verdict}."
-    )
-    return (Chart("memory map", "Where every buffer lies, and when", alt, document),)
-
-
 def of_limit(peak: int | float | None, limit: int | float) -> str:
     """How much of a limit a peak takes."""
     return "" if peak is None or not limit else f"the peak is {percent({'part': peak / limit}, 'part').text} of it"
-
-
-def few(notes: Iterable[str]) -> tuple[str, ...]:
-    """Notes without repetitions, and not more than anyone would read."""
-    unique = [note for note in dict.fromkeys(notes) if note]
-    if len(unique) <= _NOTES:
-        return tuple(unique)
-    return (*unique[:_NOTES], f"… and {len(unique) - _NOTES} more; the JSON has them all.")

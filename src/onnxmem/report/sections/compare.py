@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from onnxmem.report.cells import UNKNOWN, Document, known, listed, number, percent, seconds, size, times, words
 from onnxmem.report.cells import shape as shape_text
-from onnxmem.report.charts.scaling import is_curve, summary
+from onnxmem.report.charts.curves import is_curve, summary
 from onnxmem.report.report import NOT_KNOWN, Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_machine, few, shapes_text
+from onnxmem.report.sections.common import about_assumed, about_machine, shapes_text
 from onnxmem.units import format_bytes, format_count, format_percent
 
 _FEW, _SHORT, _FACTS, _ACTIONS = 3, 14, 4, 3
@@ -32,16 +32,10 @@ def section(document: Document) -> Section:
         actions=tuple(Action(words(each["text"], 600)) for each in actions[:_ACTIONS]),
         story=tuple(words(each["text"], 600) for each in advice if each not in actions[:_ACTIONS]),
         charts=_charts(document),
-        tables=tuple(table for table in tables if table.rows),
-        notes=few(_notes(document)),
+        tables=tables,
+        notes=_notes(document),
         alarm=bool(alarm) or not _measured(candidates),
-        source=document,
     )
-
-
-def has_figures(document: Document) -> bool:
-    """Whether there is anything to draw."""
-    return bool(_measured(document["candidates"]))
 
 
 def short_names(candidates: list[Document]) -> dict[str, str]:
@@ -229,10 +223,7 @@ def _notes(document: Document) -> list[str]:
         notes.append(f"Medians of at least {repeated} per size, in turns, {runs}; ± is half the spread. Memory is RSS.")
         if limit is not None and limit < 3:
             notes.append("With fewer than 3 repetitions hardly anything is decided: see --repeat.")
-    assumed = {**next((size.get("assumed") or {} for size in document.get("sizes") or ()), {})}
-    if assumed:
-        pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
-        notes.append(f"Assumed: {pairs}. Set it with --dim or --shape.")
+    notes += about_assumed(next((size.get("assumed") or {} for size in document.get("sizes") or ()), {}))
     frameworks = dict.fromkeys(words(e["framework"], 40) for e in document["candidates"] if e.get("framework"))
     return [*notes, f"Frameworks: {', '.join(frameworks)}." if frameworks else "", *about_machine(document)]
 

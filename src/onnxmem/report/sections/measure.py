@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.report.cells import Document, known, listed, name, number, reasons, seconds, sentence, size, text, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, few, figures, model, of_limit
+from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, figures, model, of_limit
 from onnxmem.report.sections.peak_parts import parts_table, peak_parts
 from onnxmem.units import format_bytes, format_count, format_percent, format_seconds
 
@@ -41,10 +41,9 @@ def section(document: Document) -> Section:
         facts=_facts(document),
         actions=_actions(document),
         charts=_charts(document),
-        tables=tuple(table for table in tables if table.rows),
-        notes=few(_notes(document)),
+        tables=tables,
+        notes=_notes(document),
         alarm=failed,
-        source=document,
     )
 
 

@@ -1,10 +1,13 @@
-"""The section on a package: what was packed, for which ONNX Runtime and CPU, and how to load it."""
+"""The sections on a package, what was packed, for which CPU, and how to load it; and on models that were written."""
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, known, number, sentence, size, words
+import shlex
+from pathlib import PurePath
+
+from onnxmem.report.cells import Document, known, name, number, sentence, size, words
 from onnxmem.report.report import Action, Cell, Fact, Section, Table
-from onnxmem.report.sections.common import few, shapes_text
+from onnxmem.report.sections.common import model, shapes_text
 from onnxmem.session.modes import find_mode
 from onnxmem.units import format_bytes, format_count
 
@@ -29,9 +32,8 @@ def section(document: Document) -> Section:
         f"{known(document, 'bytes')} in mode {mode.name}: {mode.about}. Its outputs are {outputs}.",
         facts=tuple(fact for fact in facts if fact.cell.value),
         actions=(load, share),
-        tables=tuple(table for table in (_plans(document),) if table.rows),
-        notes=few(_notes(document)),
-        source=document,
+        tables=(_plans(document),),
+        notes=_notes(document),
     )
 
 
@@ -60,3 +62,33 @@ def _notes(document: Document) -> list[str]:
     files = format_count(len(source.get("files") or ()), "file")
     notes.append(f"Packed from {words(source.get('path') or 'a model', 200)} ({files}).")
     return notes + [sentence(note) for note in document.get("notes") or ()]
+
+
+def conversion_section(document: Document) -> Section:
+    """`onnxmem.convert/1`."""
+    files = document["files"]
+    first = words(files[0]["path"], 200) if files else "nothing"
+    total = size({"bytes": sum(file["bytes"] for file in files)}, "bytes")
+    return Section(
+        f"{model(document)}, converted",
+        f"{first} holds the model as {words(document['to'], 20)}: {total.text}.",
+        facts=(Fact("written", total, ", ".join(words(PurePath(file["path"]).name, 60) for file in files)),),
+        actions=(Action("Measure what it takes", command=shlex.join(["onnxmem", "measure", first])),) if files else (),
+        tables=(Table("Files", ("file", "size"), tuple((name(f["path"], 200), size(f, "bytes")) for f in files)),),
+    )
+
+
+def zoo_section(document: Document) -> Section:
+    """`onnxmem.zoo/1`: the networks there are, or the one that was written."""
+    if "models" not in document:
+        path = words(document["path"], 200)
+        summary = f"{path} holds {words(document['model'], 40)} with random weights: {known(document, 'bytes')}."
+        estimate = Action("Estimate what it takes", command=shlex.join(["onnxmem", "estimate", path]))
+        return Section(f"{model(document)}, from the zoo", summary, actions=(estimate,))
+    rows = tuple((Cell(words(each["name"], 40)), Cell(words(each["about"], 120))) for each in document["models"])
+    return Section(
+        "The zoo",
+        f"{format_count(len(rows), 'classic network')} with random weights; their batch, size or length is free.",
+        actions=(Action("Write one of them", command="onnxmem zoo NAME -o MODEL.onnx"),),
+        tables=(Table("Networks", ("name", "what it is"), rows),),
+    )

@@ -1,28 +1,168 @@
-"""The section on a plan: how small the buffers can be packed, and how good that is."""
+"""The sections on what needs no measuring: an estimate, a plan and how good it is, and a trace of what a run asked."""
 
 from __future__ import annotations
 
-from onnxmem.report.cells import Document, known, number, seconds, sentence, size, words
-from onnxmem.report.report import Action, Fact, Section, Table
-from onnxmem.report.sections.common import (
-    about_graph,
-    about_inputs,
-    about_order,
-    command,
-    few,
-    memory_map,
-    model,
-    of_limit,
-    tensors,
-    unknown_tensors,
-    verdict,
+from collections.abc import Iterable
+
+from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, shape, size, text, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections.common import Columns, about_inputs, command, figures, model, of_limit
+from onnxmem.report.sections.forecast import (
+    forecast_charts,
+    forecast_facts,
+    forecast_notes,
+    forecast_summary,
+    forecast_tables,
 )
-from onnxmem.units import format_bytes, format_count
+from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
+_SHOWN = 10
 _LISTED = 1000
+_LONGEST_FORMULA = 300
+_STRATEGY: Columns = (
+    ("peak", "peak_bytes", size),
+    ("how good", "gap", lambda plan, _: Cell(verdict(plan))),
+    ("time to plan", "seconds", seconds),
+)
 
 
-def section(document: Document) -> Section:
+def estimate_section(document: Document) -> Section:
+    """`onnxmem.estimate/1`."""
+    activations = document["activations"]
+    plans = activations["strategies"]
+    # Strategies are listed from naive to best: among equals the last is the one to name.
+    best = min(reversed(plans), key=lambda plan: plan["peak_bytes"]) if plans else None
+    return Section(
+        f"Estimate of {model(document)}",
+        _estimate_summary(document, best),
+        facts=_estimate_facts(document, best),
+        actions=_estimate_actions(document, best),
+        charts=_estimate_charts(document, best),
+        tables=_estimate_tables(document),
+        notes=_estimate_notes(document),
+    )
+
+
+def _estimate_summary(document: Document, best: Document | None) -> str:
+    weights = known(document, "weights_bytes")
+    if best is None:
+        return f"{model(document)} has {weights} of weights."
+    naive, peak = number(document["activations"], "naive_bytes") or 0, number(best, "peak_bytes") or 0
+    reuse = f", {format_percent(1 - peak / naive)} less than without reuse" if peak < naive else ""
+    minimal = "; provably no plan takes less in this order" if best["optimal"] else ""
+    own = f"{model(document)} needs {weights} for weights and {format_bytes(peak)} for activations{reuse}{minimal}."
+    return " ".join(filter(None, (forecast_summary(document), own)))
+
+
+def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ...]:
+    activations = document["activations"]
+    facts = [*forecast_facts(document), Fact("weights", size(document, "weights_bytes"), "as they lie in memory")]
+    if best is not None:
+        how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
+        facts.append(Fact("activations, planned", size(best, "peak_bytes"), how))
+    buffers = format_count(activations["count"], "buffer")
+    return (
+        *facts,
+        Fact("lower bound", size(activations, "lower_bound_bytes"), f"alive at once; {about_order(document)}"),
+        Fact("activations, no reuse", size(activations, "naive_bytes"), f"{buffers}, none ever reused"),
+    )
+
+
+def _estimate_actions(document: Document, best: Document | None) -> tuple[Action, ...]:
+    actions = []
+    if best is not None and number(best, "peak_bytes"):
+        run = "Run it inside this plan, and measure what that takes"
+        actions.append(Action(run, command=command(document, "measure", "--mode", "planned")))
+    if not document.get("order_search"):
+        order = "See whether another order of the nodes needs less"
+        actions.append(Action(order, command=command(document, "plan", "--order", "best")))
+    if wasted := number(document["weights"], "duplicate_bytes"):
+        actions.append(Action("Store equal weights once", format_bytes(wasted)))
+    return tuple(actions)
+
+
+def _estimate_charts(document: Document, best: Document | None) -> tuple[Chart, ...]:
+    activations = document["activations"]
+    if best is None or not number(activations, "naive_bytes"):
+        return ()
+    listed = ", ".join(f"{words(plan['name'], 40)} {known(plan, 'peak_bytes')}" for plan in activations["strategies"])
+    bars = Chart(
+        "strategies",
+        "Activations by strategy",
+        f"One bar per strategy: {listed}. The lower bound is {known(activations, 'lower_bound_bytes')}.",
+        activations,
+    )
+    plan = {
+        "placement": activations.get("placement"),
+        "alignment": document["alignment"],
+        "strategy": best["name"],
+        "seconds": best["seconds"],
+        "proven_bound_bytes": best["peak_bytes"] if best["optimal"] else activations["lower_bound_bytes"],
+    }
+    return (*forecast_charts(document), bars, *memory_map(plan, known(best, "peak_bytes"), verdict(best)))
+
+
+def _estimate_tables(document: Document) -> tuple[Table, ...]:
+    activations = document["activations"]
+    peak = activations["peak"]
+    strategies = ({**plan, "strategy": plan["name"]} for plan in activations["strategies"])
+    node = f", {words(peak['node'], 60)}" if peak["node"] else ""
+    more = len(peak["tensors"]) - _SHOWN
+    where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
+    return (
+        *forecast_tables(document),
+        figures("Strategies", "strategy", _STRATEGY, strategies),
+        *_formula(document),
+        tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
+                peak["tensors"][:_SHOWN]),
+        tensors("Largest tensors", (activations.get("largest") or ())[:_SHOWN]),
+        _in_dimensions(activations.get("largest") or ()),
+        *unknown_tensors(activations["unknown"]),
+    )  # fmt: skip
+
+
+def _in_dimensions(largest: Iterable[Document]) -> Table:
+    """Shapes and sizes in the model's own dimensions, where some were left open."""
+    rows = tuple(
+        (name(row["name"]), Cell(words(f"[{', '.join(map(str, row['symbolic_shape']))}]")), text(row, "symbolic_bytes"))
+        for row in largest
+        if row.get("symbolic_shape") is not None
+    )
+    return Table("Largest tensors for any size", ("tensor", "shape", "bytes"), rows[:_SHOWN])
+
+
+def _formula(document: Document) -> list[Table]:
+    """The peak as a function of free dimensions, and what it says about useful sizes."""
+    formula, found = document.get("formula"), []
+    if formula and formula.get("pieces") and len(formula["peak_bytes"]) <= _LONGEST_FORMULA:
+        rows = tuple((Cell(words(p["bytes"])), count(p, "from"), count(p, "to")) for p in formula["pieces"])
+        title = f"Peak for any size, in bytes before alignment ({words(formula['holds_for'])})"
+        bytes_title = "whichever is largest" if len(rows) > 1 else "bytes"
+        found.append(Table(title, (bytes_title, "from", "to"), rows).without_empty_columns())
+    if document.get("table"):
+        dims = list(document["table"][0]["dims"])
+        sizes = tuple((*(count(row["dims"], d) for d in dims), size(row, "peak_bytes")) for row in document["table"])
+        found.append(Table("At other sizes", (*(words(dim, 30) for dim in dims), "peak of activations"), sizes))
+    return found
+
+
+def _estimate_notes(document: Document) -> list[str]:
+    formula, notes = document.get("formula"), forecast_notes(document) + about_inputs(document) + about_graph(document)
+    if formula and len(formula["peak_bytes"]) > _LONGEST_FORMULA:
+        pieces = format_count(len(formula.get("general") or ()), "expression")
+        notes.append(f"The peak for any size is the largest of {pieces}; --json has them.")
+    if document.get("formula_note"):
+        notes.append(sentence(document["formula_note"]))
+    if document["activations"].get("placement_note"):
+        notes.append(sentence(document["activations"]["placement_note"]))
+    if wasted := number(document["weights"], "duplicate_bytes"):
+        groups = document["weights"].get("duplicates") or ()
+        first = f", first {', '.join(name(each, 30).text for each in groups[0]['names'][:3])}" if groups else ""
+        notes.append(f"{format_bytes(wasted)} of weights are stored more than once{first}.")
+    return notes
+
+
+def plan_section(document: Document) -> Section:
     """`onnxmem.plan/1`."""
     fits, capacity = document.get("fits", True), number(document, "capacity_bytes")
     buffers = format_count(document["buffers"], "buffer")
@@ -32,17 +172,16 @@ def section(document: Document) -> Section:
     return Section(
         f"Plan of {model(document)}",
         f"{text}: {verdict(document)}.",
-        facts=_facts(document, capacity),
-        actions=_actions(document),
+        facts=_plan_facts(document, capacity),
+        actions=_plan_actions(document),
         charts=memory_map(document, known(document, "peak_bytes"), verdict(document)),
-        tables=_tables(document),
-        notes=few(_notes(document)),
+        tables=_plan_tables(document),
+        notes=_plan_notes(document),
         alarm=not fits,
-        source=document,
     )
 
 
-def _facts(document: Document, capacity: int | float | None) -> tuple[Fact, ...]:
+def _plan_facts(document: Document, capacity: int | float | None) -> tuple[Fact, ...]:
     peak = number(document, "peak_bytes")
     bound = "alive at once" + (f"; {about_order(document)}" if document.get("view") else "; no plan can take less")
     facts = [
@@ -57,7 +196,7 @@ def _facts(document: Document, capacity: int | float | None) -> tuple[Fact, ...]
     return tuple(facts)
 
 
-def _actions(document: Document) -> tuple[Action, ...]:
+def _plan_actions(document: Document) -> tuple[Action, ...]:
     """What may make it smaller, or what to do with it."""
     peak, actions = document["peak_bytes"], []
     bound = number(document, "proven_bound_bytes") or number(document, "lower_bound_bytes") or 0
@@ -74,7 +213,7 @@ def _actions(document: Document) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-def _tables(document: Document) -> tuple[Table, ...]:
+def _plan_tables(document: Document) -> tuple[Table, ...]:
     placement, unknown = document.get("placement"), document.get("unknown") or ()
     tables = unknown_tensors(unknown if isinstance(unknown, list | tuple) else ())
     if not placement:
@@ -85,7 +224,7 @@ def _tables(document: Document) -> tuple[Table, ...]:
     return (tensors(title, largest, folded=True), *tables)
 
 
-def _notes(document: Document) -> list[str]:
+def _plan_notes(document: Document) -> list[str]:
     notes = about_inputs(document) + about_graph(document)
     notes.append(f"Offsets are multiples of {format_count(document['alignment'], 'byte')}.")
     if (number(document, "proven_bound_bytes") or 0) > (number(document, "lower_bound_bytes") or 0):
@@ -93,3 +232,107 @@ def _notes(document: Document) -> list[str]:
     if document.get("placement_note"):
         notes.append(sentence(document["placement_note"]))
     return notes
+
+
+def trace_section(document: Document) -> Section:
+    """`onnxmem.trace/1`."""
+    buffers, steps = format_count(document["buffers"], "buffer"), format_count(document["steps"], "step")
+    alive = known(document, "lower_bound_bytes")
+    return Section(
+        f"Trace of {model(document)}",
+        f"One run asked for {buffers}; at most {alive} were in use at once.",
+        facts=(
+            Fact("in use at once", size(document, "lower_bound_bytes"), "at most; no plan can take less"),
+            Fact("all buffers", size(document, "total_bytes"), f"{buffers} over {steps}, if none were ever reused"),
+            Fact("outputs", size(document, "output_bytes"), "outlive the run"),
+        ),
+        actions=(
+            Action("Run it inside a plan of these buffers", command=command(document, "measure", "--mode", "planned")),
+            Action("Save the buffers, to plan them elsewhere", command=command(document, "trace", "-o", "trace.csv")),
+        ),
+        notes=about_inputs(document),
+    )
+
+
+def verdict(plan: Document) -> str:
+    """How good a plan is."""
+    if plan["optimal"]:
+        return "provably minimal"
+    gap = number(plan, "gap")
+    if gap is None:
+        return "not proven minimal"
+    above = f"{format_percent(gap)} above" if gap < 10 else f"{format_times(gap + 1)}"
+    return f"{above} the lower bound" + ("; the search was interrupted" if plan.get("interrupted") else "")
+
+
+def about_order(document: Document) -> str:
+    """What is proven about all orders of the nodes."""
+    search = document.get("order_search")
+    if not search:
+        return "no plan can take less in this order"
+    if search["optimal"]:
+        return "no order of the nodes takes less"
+    return f"no order of the nodes takes less than {format_bytes(search['proven_bound_bytes'])}"
+
+
+def about_graph(document: Document) -> list[str]:
+    """Which graph was looked at, and what shares memory in it."""
+    if not document.get("view"):
+        return []
+    rules = document.get("rules") or {}
+    shared = [text for key, text in (("alias", "views"), ("in_place", "in-place results")) if rules.get(key)]
+    file = f", file {format_bytes(document['file_bytes'])}" if number(document, "file_bytes") is not None else ""
+    how = f"; {' and '.join(shared)} share memory" if shared else ""
+    nodes = format_count(document["nodes"], "node")
+    graph = f"Graph: {words(document['view'], 60)}, {nodes}{file}, {words(document['order'], 40)} order{how}."
+    return [graph, *(words(note) for note in document.get("notes") or ())]
+
+
+def unknown_tensors(tensors: Iterable[Document]) -> tuple[Table, ...]:
+    """Tensors of unknown size by reason, the most frequent reason first."""
+    reasons: dict[str, list[str]] = {}
+    for tensor in tensors:
+        reasons.setdefault(words(tensor.get("reason") or "?"), []).append(tensor["name"])
+    if not reasons:
+        return ()
+    rows = [
+        (Cell(reason), count({"n": len(names)}, "n"), Cell(", ".join(name(each, 30).text for each in names[:2])))
+        for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1]))
+    ]
+    total = format_count(sum(map(len, reasons.values())), "tensor")
+    return (Table(f"Not counted: {total} of unknown size", ("why", "tensors", "for example"), tuple(rows), True),)
+
+
+def tensors(title: str, rows: Iterable[Document], *, folded: bool = False) -> Table:
+    """Tensors or buffers with their sizes and lifetimes, and what else is known of them."""
+    rows = list(rows)
+    shapes, offsets = any("shape" in row for row in rows), any(row.get("offset") is not None for row in rows)
+    columns = ["tensor", "size", *(["shape", "type"] if shapes else []), "first step", "last step"]
+    return Table(
+        title,
+        (*columns, *(["offset"] if offsets else [])),
+        tuple(
+            (
+                name(row["name"]),
+                size(row, "bytes"),
+                *((Cell(shape(row.get("shape"))), Cell(words(row.get("dtype") or "?", 20))) if shapes else ()),
+                count(row, "lower"),
+                # A lifetime is half open: the step before its end is the last that reads it.
+                count({"upper": row["upper"] - 1}, "upper"),
+                *((size(row, "offset"),) if offsets else ()),
+            )
+            for row in rows
+        ),
+        folded,
+    )
+
+
+def memory_map(document: Document, peak: str, verdict: str) -> tuple[Chart, ...]:
+    """The map of a placement, if the document has one."""
+    if not document.get("placement"):
+        return ()
+    alt = (
+        f"Memory map: time runs from left to right, the offset in the arena upwards, each of the "
+        f"{len(document['placement']):,} buffers is a rectangle. The highest reaches {peak}, {verdict}."
+    )
+    return (Chart("memory map", "Where every buffer lies, and when", alt, document),)

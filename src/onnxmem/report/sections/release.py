@@ -1,15 +1,17 @@
-"""The section on releasing a model: which step gave the memory back, and what remains."""
+"""The sections on releasing a model, step by step, in the reader's own process, or by ending another."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from onnxmem.releasing.rungs import ABOUT
 from onnxmem.report.cells import Document, known, number, percent, reasons, sentence, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import Columns, about_inputs, about_machine, few, figures, model
+from onnxmem.report.sections.common import Columns, about_inputs, about_machine, figures, model
 from onnxmem.units import format_bytes
 
 _WORTH = 2**20
-COLUMNS: Columns = (
+_COLUMNS: Columns = (
     ("RSS", "rss_bytes", size),
     ("anonymous", "anon_bytes", size),
     ("file", "file_bytes", size),
@@ -28,8 +30,7 @@ def section(document: Document) -> Section:
         story=tuple(words(text, 800) for text in story),
         charts=_charts(document),
         tables=(_table(document), _legend(document)),
-        notes=few(_notes(document)),
-        source=document,
+        notes=_notes(document),
     )
 
 
@@ -70,7 +71,7 @@ def _table(document: Document) -> Table:
     rows = [{**document[key], "after": title} for title, key in states if document.get(key)]
     rows += [{**step, "after": step["name"], "freed": step.get("freed_bytes")} for step in document["steps"]]
     freed = ("freed (RSS)", "freed", lambda row, key: size(row, key) if key in row else Cell(""))
-    return figures("The steps, in order", "after", (*COLUMNS, freed), rows)
+    return figures("The steps, in order", "after", (*_COLUMNS, freed), rows)
 
 
 def _legend(document: Document) -> Table:
@@ -85,3 +86,51 @@ def _notes(document: Document) -> list[str]:
     notes = [f"Mode {words(scenario.get('mode', 'stock'), 30)}{runs}{files}."]
     notes += about_inputs(document) + about_machine(document)
     return notes + [sentence(f"not known: {reason}") for reason in reasons(document)]
+
+
+def track_section(document: Document) -> Section:
+    """`onnxmem.track/1`."""
+    session, released = document["session"], document["released"]
+    facts = (
+        Fact("came back", percent(document, "returned_fraction"), "of the anonymous memory that the model brought"),
+        Fact("the model brought", size(document, "brought_bytes"), "anonymous memory, by loading and running"),
+        Fact("freed (RSS)", size(document, "freed_bytes"), f"the model's files have {known(document, 'file_bytes')}"),
+    )
+    kept = bool(released.get("live_outputs") or released.get("held_by"))
+    drop = "Drop what still refers to its outputs or to the session, and release it again"
+    states = {
+        "before loading": document.get("before_load"),
+        "loaded": released["before"],
+        "released": released["after"],
+    }
+    rows = [{**state, "when": name} for name, state in states.items() if state]
+    system = f"{known(document['system_before'], 'anon_bytes')} → {known(document['system_after'], 'anon_bytes')}"
+    return Section(
+        f"{words(session['model'], 80)}, released",
+        words(document["verdict"], 600),
+        facts=tuple(fact for fact in facts if fact.cell.value is not None),
+        actions=(Action(drop, command="onnxmem.release(session)"),) if kept else (),
+        tables=(figures("This process", "when", _COLUMNS, rows),),
+        notes=[f"Anonymous memory system-wide, other programs included: {system}.", *about_machine(document)],
+        alarm=kept,
+    )
+
+
+def demonstration_section(document: Document) -> Section:
+    """`onnxmem.demonstrate/1`."""
+    steps, isolation = section(document["ladder"]), document["isolation"]
+    child = isolation["child"]
+    system = f"{known(isolation['system_full'], 'anon_bytes')} to {known(isolation['system_after'], 'anon_bytes')}"
+    return replace(
+        steps,
+        summary=words(document["verdict"], 600),
+        facts=(
+            *steps.facts[:3],
+            Fact("isolated: came back", percent(isolation, "returned_fraction"), "of the child's anonymous memory"),
+            Fact("isolated: took", size(child, "rss_bytes"), "RSS of a process of its own; nothing after close()"),
+        ),
+        notes=(
+            f"On close(), anonymous memory system-wide, other programs included, went from {system}.",
+            *steps.notes,
+        ),
+    )

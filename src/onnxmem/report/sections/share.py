@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.report.cells import Document, count, known, number, seconds, size, times, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, few, figures, model
+from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, figures, model
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
 PAIRED = "Latency is compared by the median of the ratios in each turn, not by the ratio of the medians."
@@ -25,10 +25,9 @@ def section(document: Document) -> Section:
         facts=_facts(last, best, stock),
         actions=_actions(document, best, stock),
         charts=_charts(groups, document),
-        tables=tuple(table.without_empty_columns() for table in tables if table.rows),
-        notes=few(_notes(document)),
+        tables=tuple(table.without_empty_columns() for table in tables),
+        notes=_notes(document),
         alarm=not last,
-        source=document,
     )
 
 

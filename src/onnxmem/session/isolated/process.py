@@ -14,10 +14,8 @@ from typing import Any
 
 from onnxmem.errors import RuntimeUnsupported
 from onnxmem.process.child import end_child, has_ended, start_child
-from onnxmem.session.isolated.channel import Channel, Gone, close_all
-from onnxmem.session.isolated.messages import Call, Failed, Load, Loaded, OpenLane, Returned
-from onnxmem.session.isolated.slots import Slot
-from onnxmem.session.isolated.wire import Parcel, unpack
+from onnxmem.session.isolated.channel import Call, Channel, Failed, Gone, Load, Loaded, OpenLane, Returned, close_all
+from onnxmem.session.isolated.wire import Parcel, Slot, unpack
 from onnxmem.session.isolated.worker import failure
 
 _PATIENCE = 5.0

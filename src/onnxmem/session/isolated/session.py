@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from onnxmem.errors import SessionClosed, SessionError, SessionLost, UsageError
-from onnxmem.session.isolated.channel import Gone
-from onnxmem.session.isolated.messages import Load
+from onnxmem.session.isolated.channel import Gone, Load
 from onnxmem.session.isolated.process import Child
 from onnxmem.session.isolated.wire import Parcel
 from onnxmem.session.modes import find_mode

@@ -14,10 +14,8 @@ from contextlib import suppress
 from typing import Any
 
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
-from onnxmem.session.isolated.channel import Channel, Gone
-from onnxmem.session.isolated.messages import Call, Failed, Load, Loaded, Returned
-from onnxmem.session.isolated.slots import Slot
-from onnxmem.session.isolated.wire import Parcel, unpack
+from onnxmem.session.isolated.channel import META, Call, Channel, Failed, Gone, Load, Loaded, Returned
+from onnxmem.session.isolated.wire import Parcel, Slot, unpack
 from onnxmem.session.options import set_attributes
 from onnxmem.session.trim import trim
 
@@ -81,14 +79,7 @@ def _describe(session: Any) -> Loaded:
         mode=getattr(session, "loaded_mode", "stock"),
         providers=list(session.get_providers()),
         provider_options=session.get_provider_options(),
-        meta={
-            "producer_name": meta.producer_name,
-            "graph_name": meta.graph_name,
-            "domain": meta.domain,
-            "description": meta.description,
-            "version": meta.version,
-            "custom_metadata_map": dict(meta.custom_metadata_map),
-        },
+        meta={name: getattr(meta, name) for name in META},
     )
 
 

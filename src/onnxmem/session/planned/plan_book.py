@@ -149,15 +149,11 @@ class PlanBook:
             shape.placement, shape.tape = better, new
             return True
 
-    def from_heap(self) -> None:
-        """Count a run that no plan served."""
+    def count(self, *, from_heap: int = 0, overruns: int = 0) -> None:
+        """Count runs that no plan served, and writes behind the end of a buffer, which only guards notice."""
         with self.lock:
-            self._counts.runs_from_heap += 1
-
-    def overran(self, times: int) -> None:
-        """Count writes behind the end of a buffer, which only a book with guards notices."""
-        with self.lock:
-            self._counts.overruns += times
+            self._counts.runs_from_heap += from_heap
+            self._counts.overruns += overruns
 
     def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
         """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""

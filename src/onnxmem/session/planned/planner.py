@@ -26,7 +26,7 @@ from onnxmem.session.planned.placing import warm_up
 from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
 from onnxmem.session.planned.trace import Trace
 from onnxmem.session.planning import PlanningOptions
-from onnxmem.unknown import Bytes, Unknown
+from onnxmem.unknown import Unknown
 
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
@@ -104,10 +104,10 @@ class Planner:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
         if tape is None:
-            self.book.from_heap()
+            self.book.count(from_heap=1)
             return _inside(run, *arguments)
         if not native.begin_replay(tape, self.arena.pool):
-            self.book.from_heap()
+            self.book.count(from_heap=1)
         completed = False
         GATE.enter()
         try:
@@ -119,7 +119,7 @@ class Planner:
             if isinstance(result, native.Replayed):
                 self.arena.used()
                 if result.overruns:
-                    self.book.overran(result.overruns)
+                    self.book.count(overruns=result.overruns)
                 if completed:  # a run that failed says nothing about the plan
                     self.book.ran(shape, _deviation(result.deviation))
         return outputs
@@ -265,14 +265,12 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:
-    none = Unknown(shape.reason)
-    arena: Bytes = shape.placement.peak if shape.tape else none
-    bound: Bytes = shape.placement.bound if shape.tape else none
+    none, placed = Unknown(shape.reason), shape.placement if shape.tape else None
     return ShapeMemory(
         inputs=dict(shape.key.inputs),
-        arena_bytes=arena,
-        bound_bytes=bound,
-        optimal=shape.tape is not None and shape.placement.optimal,
+        arena_bytes=placed.peak if placed else none,
+        bound_bytes=placed.bound if placed else none,
+        optimal=placed is not None and placed.optimal,
         replayed=shape.replayed,
         deviated=shape.conduct.deviated,
         reason=shape.reason,

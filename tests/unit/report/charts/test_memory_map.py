@@ -122,10 +122,9 @@ def test_many_readers_are_counted() -> None:
     assert tell({**CONV, "consumers": [f"n{k}" for k in range(9)]})["readers"].endswith("n5 and 3 more")
 
 
-def test_a_budget_is_a_line_instead_of_the_capacity(planned: Callable[..., Plan]) -> None:
+def test_the_capacity_is_a_line(planned: Callable[..., Plan]) -> None:
     plan = planned(("a", 0, 2, 3 << 20), capacity=4 << 20)
     assert "capacity 4.0 MiB" in texts(memory_map(plan))
-    assert "budget 2.0 MiB" in texts(memory_map(plan, budget=2 << 20))
 
 
 def test_wrong_counts_are_refused(unet: Plan) -> None:

@@ -11,8 +11,11 @@ import pytest
 from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.report.charts import picture
+from onnxmem.report.charts.bars import strategies
+from onnxmem.report.charts.curves import scaling_chart, share_chart
 from onnxmem.report.charts.memory_map import memory_map
-from onnxmem.report.charts.picture import save_chart
+from onnxmem.report.save import save_chart
+from tests.unit.report import samples
 
 
 class Elements(HTMLParser):
@@ -76,15 +79,20 @@ def test_hostile_names_stay_text(hostile: Plan, tmp_path: Path) -> None:
     assert drawn <= {"svg", "style", "rect", "g", "path", "line", "text", "title", "tspan"}
     assert any(evil in (element.text or "") for element in svg.iter())
     page = Elements((tmp_path / "map.html").read_text())
-    assert " ".join(page.tags) == "html head meta meta meta meta title style script body div script"
+    outside = [tag for tag in page.tags if tag not in ("g", "path", "rect", "text", "tspan", "title", "line")]
+    assert " ".join(outside) == "html head meta meta meta meta meta style body figure div div svg script"
     assert "onerror" not in page.attributes
 
 
-def test_the_page_needs_nothing_else(unet: Plan, tmp_path: Path) -> None:
+def test_the_page_is_light_and_needs_nothing_else(unet: Plan, tmp_path: Path) -> None:
     save_chart(memory_map(unet), tmp_path / "map.html")
-    page = Elements((tmp_path / "map.html").read_text())
+    text = (tmp_path / "map.html").read_text()
+    page = Elements(text)
     assert not {"src", "href"} & set(page.attributes)
-    assert "default-src 'none'" in (tmp_path / "map.html").read_text()
+    assert "default-src 'none'" in text and "unsafe-eval" not in text
+    assert len(text) < 100_000 and 'class="picture map"' in text
+    save_chart(strategies(samples.estimate()["activations"]), tmp_path / "bars.html")
+    assert 'class="picture"' in (tmp_path / "bars.html").read_text()
 
 
 def test_the_svg_follows_light_and_dark(unet: Plan) -> None:
@@ -100,3 +108,11 @@ def test_without_the_converter_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(RuntimeUnsupported, match="vl-convert-python"):
         save_chart(memory_map(unet), tmp_path / "map.svg")
+
+
+def test_points_of_curves_say_what_they_are_without_a_script() -> None:
+    sizes, workers = (
+        picture.chart_svg(chart) for chart in (scaling_chart(samples.compare()), share_chart(samples.share()))
+    )
+    assert "<title>1. model.onnx at 512: 80.2 MiB</title>" in sizes
+    assert "<title>stock, 2 workers: 180.0 MiB</title>" in workers

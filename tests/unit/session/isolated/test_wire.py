@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onnxmem.errors import UsageError
-from onnxmem.session.isolated.slots import ALIGNMENT
-from onnxmem.session.isolated.wire import Parcel, unpack
+from onnxmem.session.isolated.wire import ALIGNMENT, Parcel, unpack
 
 
 def journey(value: Any) -> Any:

@@ -1,0 +1,91 @@
+"""What the whole process will take, per mode: the figures, the table and the bars that an estimate begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxmem.report.cells import Document, number, size
+from onnxmem.report.report import Chart, Fact, Table
+from onnxmem.report.sections.common import Columns, figures
+from onnxmem.report.sections.peak_parts import bars_of_parts
+from onnxmem.units import format_bytes
+
+_WORKERS = "4"
+_MODES: Columns = (
+    ("while loading", "load_peak_bytes", size),
+    ("loaded", "loaded_bytes", size),
+    ("after runs", "steady_bytes", size),
+    ("peak", "peak_bytes", size),
+    (f"{_WORKERS} workers", "total_pss_bytes", lambda row, key: size(row[key], _WORKERS)),
+)
+# The parts of a forecast as those of a measured peak, so that both are drawn alike.
+_DRAWN_AS = {
+    **dict.fromkeys(("interpreter", "inputs", "session", "kept by the heap"), "heap"),
+    **dict.fromkeys(("activations", "scratch", "reuse", "pattern", "arena slack"), "arena"),
+}
+
+
+def forecasts(document: Document) -> Sequence[Document]:
+    """Those of an estimate; none if the process could not be predicted."""
+    return document.get("processes") or ()
+
+
+def forecast_of(document: Document, mode: str) -> Document | None:
+    """That of one mode."""
+    return next((row for row in forecasts(document) if row["mode"] == mode), None)
+
+
+def forecast_summary(document: Document) -> str:
+    """The answer in a sentence; empty if there is none."""
+    stock, planned = forecast_of(document, "stock"), forecast_of(document, "planned")
+    if stock is None or planned is None:
+        return ""
+    peaks = [format_bytes(int(number(row, "peak_bytes") or 0)) for row in (stock, planned)]
+    return f"The process will peak at {peaks[0]} as ONNX Runtime comes, {peaks[1]} planned."
+
+
+def forecast_facts(document: Document) -> list[Fact]:
+    """Peaks before anything else: stock's, the planned one, and the smallest."""
+    rows = forecasts(document)
+    if not rows:
+        return []
+    smallest = min(rows, key=lambda row: row["peak_bytes"])
+    shown = dict.fromkeys(("stock", "planned", smallest["mode"]))
+    notes = {"stock": "the whole process, as ONNX Runtime comes", smallest["mode"]: "the smallest of all modes"}
+    return [
+        Fact(f"peak, {mode}", size(row, "peak_bytes"), notes.get(mode, "the whole process"))
+        for mode in shown
+        if (row := forecast_of(document, mode))
+    ]
+
+
+def forecast_tables(document: Document) -> list[Table]:
+    """One row per mode."""
+    rows = forecasts(document)
+    return [figures("What the process will take", "mode", _MODES, rows)] if rows else []
+
+
+def forecast_charts(document: Document) -> tuple[Chart, ...]:
+    """One bar per mode: what is resident after the runs."""
+    named = [(row["mode"], _drawn(row)) for row in forecasts(document)]
+    return bars_of_parts("What the process will be made of, after its runs", named)
+
+
+def forecast_notes(document: Document) -> list[str]:
+    """What the figures stand for, or why there are none."""
+    if reason := (document.get("unknown") or {}).get("processes"):
+        return [f"The whole process was not predicted: {reason}."]
+    if not forecasts(document):
+        return []
+    return [
+        "A process is Python, NumPy and ONNX Runtime with this model; external, mapped and prepacked are packages made "
+        "by onnxmem pack. Workers are counted by PSS, each shared page once."
+    ]
+
+
+def _drawn(row: Document) -> dict[str, int]:
+    parts: dict[str, int] = {}
+    for part in row["parts"]:
+        name = _DRAWN_AS.get(part["name"], part["name"])
+        parts[name] = parts.get(name, 0) + int(part["bytes"])
+    return parts

@@ -1,0 +1,68 @@
+"""The C library's heap on paper: what stays resident after a free, and what does not."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onnxmem.prediction.heap import Heap
+
+MIB = 1 << 20
+KIB = 1 << 10
+
+
+def test_large_blocks_are_mapped_and_go_back_when_freed() -> None:
+    heap = Heap()
+    block = heap.allocate(8 * MIB)
+    assert heap.resident >= 8 * MIB
+    heap.free(block)
+    assert heap.resident < MIB
+    assert heap.peak >= 8 * MIB
+    # From then on blocks of that size come from the heap.
+    assert heap.threshold >= 8 * MIB
+    assert heap.allocate(4 * MIB) >= 0
+
+
+def test_freed_memory_below_something_used_stays_resident_until_it_is_trimmed() -> None:
+    heap = Heap()
+    below, above = heap.allocate(300 * KIB), heap.allocate(300 * KIB)
+    heap.free(below)
+    assert heap.resident >= 600 * KIB
+    assert heap.reserve(200 * KIB)[1], "a hole is resident already"
+    heap = Heap()
+    below, above = heap.allocate(300 * KIB), heap.allocate(300 * KIB)
+    heap.free(below)
+    heap.trim()
+    assert 300 * KIB <= heap.resident < 350 * KIB
+    assert not heap.reserve(200 * KIB)[1]
+    assert above > below
+
+
+def test_what_is_only_reserved_is_not_resident() -> None:
+    heap = Heap()
+    before = heap.resident
+    for size in (200 * KIB, 16 * MIB):
+        _, resident = heap.reserve(size)
+        assert not resident
+    assert heap.resident == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_live_blocks_never_overlap(seed: int) -> None:
+    chance, heap = random.Random(seed), Heap()
+    live: dict[int, int] = {}
+    for _ in range(150):
+        if live and chance.random() < 0.45:
+            address = chance.choice(list(live))
+            del live[address]
+            heap.free(address)
+        else:
+            size = chance.choice((24, 4000, 100 * KIB, 400 * KIB, MIB, 5 * MIB))
+            live[heap.allocate(size, aligned=chance.random() < 0.5)] = size
+        ends = sorted((address, address + size) for address, size in live.items())
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(ends))
+        assert heap.resident <= heap.peak

@@ -1,0 +1,162 @@
+"""What each section says: comparisons that hold, plans and limits, parts that add up, and the next command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onnxmem.measurement.parts import parts_of
+from onnxmem.report.build import make_report
+from onnxmem.report.render.to_terminal import render_text
+from tests.unit.report import samples
+
+
+def test_measurements_are_compared() -> None:
+    report = make_report([samples.measure(), samples.measure("planned", 10 * samples.MIB)])
+    glance = report.sections[0]
+    assert glance.summary == "Peak memory: 70.0 MiB planned, 100.0 MiB stock (30.0% less)."
+    running = "Running took 10.0 MiB planned, 40.0 MiB stock (75.0% less). The outputs are equal, bit for bit."
+    assert glance.story == (running,)
+    assert [(each.text, each.saving) for each in glance.actions] == [("Run it planned", "30.0 MiB")]
+    near = make_report([samples.measure(), samples.measure("tuned", 39 * samples.MIB)]).sections[0]
+    assert "about the same" in near.summary and any("--repeat" in note for note in near.notes)
+    assert "The outputs are equal, bit for bit." in glance.notes
+    assert "Running took 40.0 MiB stock" in make_report([samples.estimate(), samples.measure()]).sections[0].summary
+    assert len(make_report([samples.estimate("another.onnx"), samples.measure()]).sections) == 2
+
+
+LARGER = {"model.onnx": {"dtype": "float32", "shape": [2, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"inputs": LARGER}, "their input shapes differ"),
+        ({"model": "other.onnx"}, "their models differ"),
+        ({"file_bytes": 1}, "their versions of the model differ"),
+        ({"environment": {**samples.ENVIRONMENT, "cpu": "another"}}, "their cpu differs"),
+        ({"environment": {**samples.ENVIRONMENT, "cpu": "b", "python": "3.13"}}, "their python and cpu differ"),
+    ],
+)
+def test_results_that_differ_in_more_than_the_mode_are_not_compared(changed: dict[str, Any], what: str) -> None:
+    other = {**samples.measure("planned", 10 * samples.MIB), **changed}
+    glance = make_report([samples.measure(), other]).sections[0]
+    assert glance.alarm and what in glance.summary and "cannot be compared" in glance.summary
+    assert not glance.actions and not glance.story
+    assert ("less" not in glance.summary and "equal" not in " ".join(glance.notes)) or "environment" in changed
+
+
+def test_an_estimate_for_other_shapes_is_not_held_against_a_measurement() -> None:
+    other = {**samples.measure(), "inputs": LARGER}
+    assert make_report([samples.estimate(), other]).sections[0].heading.startswith("Estimate")
+
+
+def test_a_measurement_says_how_its_plan_went_or_why_there_was_none() -> None:
+    counts = {"runs_recorded": 1, "runs_replayed": 4, "runs_deviated": 1, "runs_from_heap": 0, "notes": []}
+    sizes = {"arena_bytes": 9 * samples.MIB, "plan_bytes": 9 * samples.MIB, "lower_bound_bytes": 8 * samples.MIB}
+    planned = {"loaded_mode": "planned", "reason": None, **sizes, **counts}
+    text = " ".join(render_text(make_report([{**samples.measure("planned"), "planned": planned}])).split())
+    assert "plan 9.0 MiB at least 8.0 MiB are needed; runs: 1 recorded, 4 inside the plan, 1 deviating from it" in text
+    fallen = {**planned, "loaded_mode": "stock", "reason": "planned sessions need Linux, and this is darwin"}
+    report = make_report([samples.measure(), {**samples.measure("planned"), "planned": fallen}])
+    text = " ".join(render_text(report).split())
+    assert "planned (ran as stock)" in text
+    assert "Not planned, it ran as stock: planned sessions need Linux, and this is darwin." in text
+    assert "at least 8.0 MiB" not in text and report.sections[0].story == ()
+
+
+@pytest.mark.parametrize("size", [None, 0])
+def test_no_plan_is_not_a_minimal_plan(size: int | None) -> None:
+    counts = {"runs_recorded": 6, "runs_replayed": 0, "runs_deviated": 0, "runs_from_heap": 0, "notes": []}
+    sizes = {"arena_bytes": size, "plan_bytes": size, "lower_bound_bytes": size}
+    planned = {"loaded_mode": "planned", "reason": None, **sizes, **counts}
+    text = render_text(make_report([{**samples.measure("planned"), "planned": planned}]))
+    assert "No plan was made; runs: 6 recorded." in text
+    assert "minimal" not in text and " 0 B" not in text
+
+
+def test_a_limit_is_named_also_by_who_ran_into_it() -> None:
+    limit = {"memory_limit": {"bytes": 512 * samples.MIB, "enforced_by": "RLIMIT_DATA"}}
+    fitting = make_report([{**samples.measure(), **limit}]).sections[0]
+    assert any(
+        f.label == "limit" and f.about == "the peak is 19.5% of it; enforced by RLIMIT_DATA" for f in fitting.facts
+    )
+    failed = make_report([{**samples.measure(kind="out of memory"), **limit}]).sections[0]
+    assert failed.summary.startswith("The process ran out of memory within the limit of 512.0 MiB in phase 'load'")
+    assert failed.alarm
+
+
+def test_the_peak_is_split_into_parts_that_add_up() -> None:
+    document = samples.measure(run=100 * samples.MIB)
+    document["runtime"] |= {"weights_bytes": 3 * samples.MIB, "packed_bytes": 2 * samples.MIB}
+    chart = next(c for c in make_report([document]).sections[0].charts if c.kind == "peak parts")
+    (bar,) = chart.document["bars"]
+    sizes = {part["name"]: part["bytes"] for part in bar["parts"]}
+    assert sum(sizes.values()) == max(phase["peak_rss_bytes"] for phase in document["phases"])
+    assert sizes["weights"] == 3 * samples.MIB and sizes["packed copies"] == 2 * samples.MIB
+    assert sizes["libraries"] == 15 * samples.MIB and sizes["arena"] == 100 * samples.MIB + 100
+    del document["runtime"]["weights_bytes"]
+    parts = parts_of(document)
+    assert parts and parts["weights"] is None and parts["heap"] == sizes["heap"] + 3 * samples.MIB
+    blind = {**document, "phases": [{**phase, "made_of": None} for phase in document["phases"]]}
+    section = make_report([blind]).sections[0]
+    assert all(chart.kind != "peak parts" for chart in section.charts)
+
+
+def test_one_is_not_many() -> None:
+    text = render_text(make_report([samples.plan(1)]))
+    assert "1 buffer takes" in text and "1 buffers" not in text
+
+
+def test_who_ended_early_has_not_won() -> None:
+    report = make_report([samples.measure(), samples.measure("planned", 1, kind="out of memory")])
+    assert "less" not in report.sections[0].summary
+    assert "out of memory" in render_text(report)
+
+
+@pytest.mark.parametrize(("verdict", "words"), [("winner", "59.9% less"), ("undecided", "undecided")])
+def test_a_comparison_promises_nothing_that_is_undecided(verdict: str, words: str) -> None:
+    document = samples.compare()
+    document["rows"].append({**document["rows"][1], "metric": "peak memory", "size": "512", "verdict": verdict})
+    summary = make_report([document]).sections[0].summary
+    assert summary.startswith(f"Peak memory at 512: 80.2 MiB model.onnx, 200.2 MiB factory:net ({words}).")
+
+
+def test_timelines_of_one_model_have_one_scale() -> None:
+    def tops(*modes: str) -> list[int]:
+        sections = make_report([samples.measure(mode) for mode in modes]).sections
+        charts = [chart for section in sections for chart in section.charts if chart.kind == "timeline"]
+        return [chart.document["scale_bytes"] for chart in charts]
+
+    alone = [*tops("stock"), *tops("planned")]
+    assert tops("stock", "planned") == [max(alone)] * 2
+    assert all("scale_bytes" not in document for document in make_report([samples.measure("stock")]).documents)
+
+
+def test_a_share_says_how_latencies_were_compared_and_what_was_recommended() -> None:
+    document = samples.share()
+    section = make_report([document]).sections[-1]
+    assert any("not by the ratio of the medians" in note for note in section.notes)
+    assert section.summary == "2 workers together take 80.0 MiB model.onnx, 180.0 MiB stock (sum of PSS, 55.6% less)."
+    assert section.actions[0].text == "Use model.onnx. Trade-off: model.onnx. Avoid if model.onnx."
+    assert section.facts[0].label == "together, model.onnx"
+    keep = [{"mode": "stock", "text": "Keep stock.", "trade_off": "none", "avoid_if": "never"}]
+    kept = make_report([{**document, "recommendations": keep}]).sections[-1]
+    assert (
+        kept.summary.startswith("2 workers together take 180.0 MiB stock") and kept.facts[0].label == "together, stock"
+    )
+
+
+def test_commands_are_about_the_same_model_and_inputs() -> None:
+    command = "onnxmem measure 'my models/model.onnx' --shape x=1x3 --mode stock --dim n=2"
+    (section,) = make_report([{**samples.measure(), "command": command}]).sections
+    again = "onnxmem measure 'my models/model.onnx' --shape x=1x3 --dim n=2 --mode planned"
+    assert section.actions[0].command == again
+
+
+def test_a_written_network_is_named_as_a_shell_takes_it() -> None:
+    written = {"schema": "onnxmem.zoo/1", "model": "unet", "path": "my nets/u.onnx", "bytes": 2 * samples.MIB}
+    (section,) = make_report([written]).sections
+    assert section.summary == "my nets/u.onnx holds unet with random weights: 2.0 MiB."
+    assert section.actions[0].command == "onnxmem estimate 'my nets/u.onnx'"
