@@ -20,6 +20,7 @@ from onnxmem.unknown import Unknown
 
 _PATTERN_STEP = 256
 _ROUNDS = 2  # of a loop's body: what the second takes, the others take again
+_AT_THE_END = -1
 
 Sizes = Callable[[Tensor, Node | None], int]
 """What a tensor takes; some kernels write more than the shape says."""
@@ -140,7 +141,8 @@ class _Frame:
             beside = self.scratch(node, graph)
             held: list[Buffer | None] = []
             events += _scratch(node, beside.steps[: beside.before], held)
-            for live in starting.get(step, ()):
+            started = starting.get(step, [])
+            for live in started:
                 taken = self._taken_over(live)
                 if taken is None:
                     events.append(Event(live.buffer))
@@ -151,9 +153,11 @@ class _Frame:
             events += [Event(buffer, freed=True) for buffer in held if buffer is not None]
             for live in _ending(node, holding, step):
                 self._ended.insert(0, live)
-                last_use[live.buffer] = len(events)
+                # What nobody reads can be taken over, but nothing frees it before the run ends.
+                unread = any(live is other for other in started)
+                last_use[live.buffer] = _AT_THE_END if unread else len(events)
         for buffer, place in last_use.items():
-            ends.setdefault(place, []).append(buffer)
+            ends.setdefault(len(events) if place == _AT_THE_END else place, []).append(buffer)
         woven: list[Event] = []
         for place in range(len(events) + 1):
             woven += [Event(buffer, freed=True) for buffer in ends.get(place, ())]
