@@ -28,7 +28,6 @@ from benchmarks.truth import MODES, Cell, Store, Truth, cells
 from onnxmem.errors import OnnxmemError
 from onnxmem.files import write_bytes
 from onnxmem.units import format_bytes
-from onnxmem.unknown import Unknown
 
 GROWTH_FROM = 8 * 2**20
 MEAN_PEAK, MEAN_GROWTH, WORST = 0.03, 0.08, 0.20
@@ -57,9 +56,8 @@ class Row:
 
 def predict(path: Path, cell: Cell) -> dict[str, int | None]:
     """What onnxmem says before anything runs; the one place that knows how it is asked."""
-    asked = getattr(onnxmem, "predict")  # noqa: B009  not there yet
-    said = asked(path, mode=cell.mode, shapes=cell.sized.shapes, threads=cell.threads)
-    return {name: None if isinstance(value := getattr(said, name), Unknown) else value for name in FIGURES}
+    said = onnxmem.predict(path, mode=cell.mode, shapes=cell.sized.shapes, threads=cell.threads)
+    return {name: getattr(said, name) for name in FIGURES}
 
 
 def compare(store: Store, cell: Cell, repeat: int) -> Row:
@@ -68,7 +66,7 @@ def compare(store: Store, cell: Cell, repeat: int) -> Row:
     started = time.perf_counter()
     try:
         predicted, reason = predict(store.model(cell.sized.key), cell), ""
-    except (OnnxmemError, AttributeError) as error:
+    except OnnxmemError as error:
         predicted, reason = {}, str(error)
     return Row(cell=cell, truth=truth, predicted=predicted, reason=reason, seconds=time.perf_counter() - started)
 

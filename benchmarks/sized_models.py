@@ -128,11 +128,12 @@ _ZOO_INPUTS: dict[str, dict[str, tuple[str | int, ...]]] = {
 
 
 def _zoo_feeds(path: Path, shapes: Shapes) -> dict[str, Any]:
+    """Tokens from the whole vocabulary, as text has them: which rows of a mapped table are read depends on it."""
     random = np.random.default_rng(0)
-    types = {value.name: value.dtype for value in read_signature(path).inputs}
+    inputs = {value.name: value for value in read_signature(path).inputs}
     return {
-        name: random.integers(0, 100, shape, types[name])
-        if "int" in types[name]
+        name: random.integers(0, inputs[name].table or 2, shape, inputs[name].dtype)
+        if "int" in inputs[name].dtype
         else random.standard_normal(shape, np.float32)
         for name, shape in shapes.items()
     }

@@ -80,11 +80,29 @@ def test_exceeded_says_what_would_help(run: Run, unet: Path, tmp_path: Path) -> 
     assert code == 1 and document["fits"] is False and check["excess_bytes"] == check["bytes"] - budget > 0
     assert sum(check["parts"].values()) == pytest.approx(check["figures"]["peak_bytes"], rel=0.01)
     assert check["remedies"][-1]["fits"] and check["remedies"][-1]["bytes"] <= budget
-    assert f"in mode {check['remedies'][-1]['mode']} it takes" in check["sentence"].lower()
+    assert f"It fits in mode {check['remedies'][-1]['mode']}, in which it takes" in check["sentence"]
     assert "unet.onnx in mode stock is over its budget by" in err
     (failure,) = ElementTree.parse(tmp_path / "j.xml").getroot().iter("failure")
     assert failure.get("message") == check["sentence"]
     assert "What the peak is made of" in (tmp_path / "page.html").read_text()
+
+
+def test_by_estimate_nothing_is_run(run: Run, unet: Path) -> None:
+    estimate = ("check", unet, "--by", "estimate", "--threads", "1", "--json")
+    code, out, _ = run(*estimate, "--budget", "1GiB", "-o", "est.json")
+    (check,) = json.loads(out)["checks"]
+    prediction = onnxmem.predict(unet, threads=1)
+    assert code == 0 and check["bytes"] == prediction.peak and "its estimated peak RSS is" in check["sentence"]
+    assert check["figures"]["latency_seconds"] is None
+    over = prediction.peak - 1
+    code, out, _ = run(*estimate, "--budget", over)
+    (check,) = json.loads(out)["checks"]
+    assert code == 1 and check["excess_bytes"] == 1 and sum(check["parts"].values()) > over // 2
+    assert check["remedies"][0]["bytes"] == onnxmem.predict(unet, threads=1, mode="tuned").peak
+    code, _, err = run("check", unet, "--baseline", "est.json", *FAST)
+    assert code == 2 and "it is a result by estimate" in err
+    code, _, err = run(*estimate, "--budget", "1GiB", "--option", "enable_mem_pattern=false")
+    assert code == 2 and "not estimated" in err
 
 
 TABLE = """

@@ -18,7 +18,7 @@ from onnxmem.measurement.signature import read_signature
 from onnxmem.session.modes import check_mode
 from onnxmem.session.package import hash_file
 
-WAYS = ("measurement",)
+WAYS = ("measurement", "estimate")
 """How the figure is found: by running the model, or by a prediction."""
 
 
@@ -45,6 +45,8 @@ class Case(Record):
         find_figure(self.figure)
         if self.by not in WAYS:
             raise UsageError(f"there is no check by '{self.by}'", hint=f"known: {', '.join(WAYS)}")
+        if self.by == "estimate" and (self.scenario.options or self.scenario.config):
+            raise UsageError("what session options change is not estimated", hint="measure it: --by measurement")
         if self.repeat < 1:
             raise UsageError(f"repeat must be at least 1; it is {self.repeat}")
         if self.budget is not None and self.budget < 1:

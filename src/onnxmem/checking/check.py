@@ -58,10 +58,11 @@ def check(
 ) -> Checking:
     """Check a model: `check("model.onnx", "300MiB", mode="planned").ok`.
 
-    `figure` says what the budget is about: `peak` (of the whole process), `load`, `loaded`, `run` or `steady`. With a
-    `baseline` (a file that `check` or `measure` saved, or the word "history") it must not have grown by more than the
-    `tolerance`, "5%" or "4MiB", either. A `history` is an SQLite file to which the result is added. With `advice`, a
-    model over its budget is run again: to tell what takes the memory, and in modes in which it may fit.
+    `figure` says what the budget is about: `peak` (of the whole process), `load`, `loaded`, `run` or `steady`. With
+    `by="estimate"` nothing is run: the figures are predictions. With a `baseline` (a file that `check` or `measure`
+    saved, or the word "history") it must not have grown by more than the `tolerance`, "5%" or "4MiB", either. A
+    `history` is an SQLite file to which the result is added. With `advice`, a model over its budget is run again: to
+    tell what takes the memory, and in modes in which it may fit.
     """
     scenario = Scenario.of(locals())
     case = Case(

@@ -131,7 +131,7 @@ class Checked(Record):
         if self.case.budget is not None and isinstance(self.excess, int):
             allowed = format_bytes(self.case.budget)
             parts.append(
-                f"{self.title} takes {format_bytes(self.excess)} more than its budget: "
+                f"{self.title} {self._takes} {format_bytes(self.excess)} more than its budget: "
                 f"its {figure}, and {allowed} are allowed."
                 if self.excess > 0
                 else f"{self.title} is within its budget: its {figure} of {allowed}."
@@ -139,6 +139,10 @@ class Checked(Record):
         else:
             parts.append(f"{self.title}: its {figure}.")
         return " ".join([*parts, *self._growth(), *self._largest(), *self._remedy()])
+
+    @property
+    def _takes(self) -> str:
+        return "would take" if self.case.by == "estimate" else "takes"
 
     def _growth(self) -> list[str]:
         if self.baseline is None or not isinstance(self.growth, int):
@@ -163,9 +167,9 @@ class Checked(Record):
             return []
         fitting = next((each for each in self.remedies if each.fits), None)
         if fitting:
-            return [f"In mode {fitting.mode} it takes {format_bytes(fitting.size)} and fits."]
+            return [f"It fits in mode {fitting.mode}, in which it {self._takes} {format_bytes(fitting.size)}."]
         least = min(self.remedies, key=lambda each: each.size)
-        return [f"It does not fit in mode {least.mode} either, where it takes {format_bytes(least.size)}."]
+        return [f"It does not fit in mode {least.mode} either, in which it {self._takes} {format_bytes(least.size)}."]
 
     def entry(self, **made: Any) -> Entry:
         """As a result of a history, with where and when it was made."""

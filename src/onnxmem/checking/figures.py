@@ -1,4 +1,4 @@
-"""The figures of a measurement: of several processes the highest, since none of them may take more."""
+"""The figures of a measurement (of several processes the highest, since none may take more) or a prediction."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from onnxmem.history.figures import Figures
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.protocol import LOAD, RUNS, STEADY_RUNS
 from onnxmem.measurement.trial import Phase, Trial
+from onnxmem.prediction.prediction import Forecast
 from onnxmem.unknown import Bytes, Unknown
 
 
@@ -27,6 +28,18 @@ def measured(measurement: Measurement) -> Figures:
         run_growth=most(lambda trial: trial.growth(*RUNS)),
         steady=most(lambda trial: _in(trial, STEADY_RUNS, lambda phase: phase.reading.rss)),
         latency=Unknown("no steady run was completed") if latency is None else latency,
+    )
+
+
+def predicted(forecast: Forecast) -> Figures:
+    """What a model will take."""
+    return Figures(
+        peak=forecast.peak,
+        load_peak=forecast.load_peak,
+        loaded=forecast.loaded,
+        run_growth=forecast.run_growth,
+        steady=forecast.steady,
+        latency=Unknown("nothing was run"),
     )
 
 

@@ -44,6 +44,12 @@ def check(
     mode: options.Mode = None,
     option: options.Settings = None,
     threads: options.Threads = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="measurement|estimate", help="Run it, or predict what it will take.", show_default="measurement"
+        ),
+    ] = None,
     runs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Steady runs, after the first.", show_default="5")
     ] = None,
@@ -102,7 +108,7 @@ def check(
     if junit is not None:
         check_writable(junit, (".xml",), (model, config))
     common: dict[str, Any] = {"baseline": baseline, "history": history, "advice": advice, "time_limit": time_limit}
-    common |= {} if tolerance is None else {"tolerance": tolerance}
+    common |= {name: value for name, value in (("tolerance", tolerance), ("by", by)) if value is not None}
     plain = {"budget": budget, "figure": figure, "mode": mode, "threads": threads, "runs": runs, "repeat": repeat}
     lists = {"option": option, "shape": feed.shape, "dim": feed.dim, "inputs": feed.inputs, "range": feed.input_range}
     about_one = [name for name, value in {**plain, **lists}.items() if value]

@@ -67,7 +67,7 @@ class Model:
     def weights(self, level: str | None = None) -> tuple[Weight, ...]:
         """All constants, those of subgraphs included: as in the file, or after ONNX Runtime's optimizer at a level."""
         proto = self.proto if level is None else self._optimized(level, {}, ordered=False)
-        return tuple(_all_weights(proto.graph, self.folder if level is None else None))
+        return tuple(_all_weights(proto.graph))
 
     def duplicates(self) -> tuple[Duplicates, ...]:
         """Weights stored more than once."""
@@ -109,7 +109,7 @@ class Model:
         found = self._infer(proto, shapes, names, Deadline(max(time_limit, 0.01)))
         if found.contradictions:
             self._refuse(found.contradictions[0], _numeric(shapes))
-        graph = _build(proto.graph, found.scope, found.reasons, self.folder if seen == "raw" else None)
+        graph = _build(proto.graph, found.scope, found.reasons, optimized=seen != "raw")
         if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
             # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
             graph = replace(graph, numbering="file")
@@ -184,11 +184,11 @@ class Model:
             ) from error
 
 
-def _all_weights(graph: GraphProto, folder: Path | None) -> Iterator[Weight]:
-    yield from read_weights(graph, folder)
+def _all_weights(graph: GraphProto) -> Iterator[Weight]:
+    yield from read_weights(graph)
     for node in graph.node:
         for inner in subgraphs_of(node):
-            yield from _all_weights(inner, folder)
+            yield from _all_weights(inner)
 
 
 def _numeric(shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, tuple[int, ...]]:
@@ -213,16 +213,16 @@ def _known(kind: TensorType) -> bool:
     return kind.shape is not None and not any(name.startswith("?") for dim in kind.shape for name in symbols_of(dim))
 
 
-def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: Path | None) -> Graph:
+def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], *, optimized: bool) -> Graph:
     stored = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
     inputs = tuple(value.name for value in proto.input if value.name not in stored)
-    runtime_shapes = {} if folder else {value.name: _runtime_shape(value.type) for value in proto.value_info}
+    runtime_shapes = {value.name: _runtime_shape(value.type) for value in proto.value_info} if optimized else {}
     nodes, tensors = [], {name: _tensor(name, scope.types.get(name), reasons) for name in inputs}
     for index, node in enumerate(proto.node):
         if is_constant(node):
             continue
         graphs = tuple(
-            _build(graph, scope.children.get((index, k), Scope(scope)), reasons, folder)
+            _build(graph, scope.children.get((index, k), Scope(scope)), reasons, optimized=optimized)
             for k, graph in enumerate(subgraphs_of(node))
         )
         names = tuple(node.input), tuple(node.output)
@@ -237,9 +237,9 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], folder: 
         inputs,
         tuple(value.name for value in proto.output),
         tensors,
-        read_weights(proto, folder),
+        read_weights(proto),
         captured=tuple(captured_names(proto)),
-        numbering="saved" if folder is None else "file",
+        numbering="saved" if optimized else "file",
     )
 
 

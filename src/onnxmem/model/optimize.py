@@ -51,7 +51,8 @@ def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tu
         source, target = temporary / "skeleton.onnx", temporary / "optimized.onnx"
         write_skeleton(model, folder, source, fixed, marked=True)
         _run_optimizer(source, target, level)
-        optimized = onnx.load_model_from_string(without_weights(target))
+        # What is left out here is never asked for again; the file will be gone.
+        optimized = onnx.load_model_from_string(without_weights(target, _LARGEST_KEPT_INTEGERS + 1))
     for node in optimized.graph.node:
         if _made_in_any_order(node):
             node.name = ""  # it ends in a number that is another one each time

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from onnxmem.model.dtypes import dtype_name, tensor_bytes
-from onnxmem.model.external import external_location
 
 
 @dataclass(frozen=True)
@@ -22,13 +20,11 @@ class Weight:
     size: int | None
     source: str
     """`initializer`, `constant` (a Constant node) or `sparse`."""
-    file: str = ""
-    """The external data file, or empty where the value is in the model file."""
 
 
-def read_weights(graph: GraphProto, folder: Path | None) -> tuple[Weight, ...]:
-    """The constants of one graph, subgraphs not included; with `folder`, external ones name their file."""
-    found = [_weight(tensor, tensor.name, "initializer", folder) for tensor in graph.initializer]
+def read_weights(graph: GraphProto) -> tuple[Weight, ...]:
+    """The constants of one graph, subgraphs not included."""
+    found = [_weight(tensor, tensor.name, "initializer") for tensor in graph.initializer]
     found += [_sparse_weight(sparse, sparse.values.name) for sparse in graph.sparse_initializer]
     for node in graph.node:
         if is_constant(node):
@@ -36,7 +32,7 @@ def read_weights(graph: GraphProto, folder: Path | None) -> tuple[Weight, ...]:
             if isinstance(value, SparseTensorProto):
                 found.append(_sparse_weight(value, node.output[0]))
             else:
-                found.append(_weight(value, node.output[0], "constant", folder))
+                found.append(_weight(value, node.output[0], "constant"))
     return tuple(found)
 
 
@@ -59,11 +55,9 @@ def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto:
     return numpy_helper.from_array(np.array(value, dtype=dtype), node.output[0])
 
 
-def _weight(tensor: TensorProto, name: str, source: str, folder: Path | None) -> Weight:
-    shape, size, file = tuple(tensor.dims), tensor_bytes(tensor.data_type, tensor.dims), ""
-    if tensor.data_location == TensorProto.EXTERNAL and folder is not None:
-        file = external_location(tensor, folder)[0].name
-    return Weight(name, dtype_name(tensor.data_type), shape, size, source, file)
+def _weight(tensor: TensorProto, name: str, source: str) -> Weight:
+    size = tensor_bytes(tensor.data_type, tensor.dims)
+    return Weight(name, dtype_name(tensor.data_type), tuple(tensor.dims), size, source)
 
 
 def _sparse_weight(sparse: SparseTensorProto, name: str) -> Weight:

@@ -17,7 +17,6 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.external import make_external
 
-_SMALLEST = 1 << 16
 _LONGEST_VARINT = 10
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}
 _INSIDE: Mapping[type, Mapping[str, type]] = {
@@ -35,10 +34,10 @@ _FIELDS = {
 _RAW_DATA = TensorProto.RAW_DATA_FIELD_NUMBER
 
 
-def without_weights(path: Path) -> bytes:
-    """The model in a file, with the large weights in it as external data in the same file."""
+def without_weights(path: Path, smallest: int = 1 << 16) -> bytes:
+    """The model in a file, with weights of at least `smallest` bytes in it as external data in the same file."""
     with path.open("rb", buffering=0) as file:
-        return _Weightless(file.fileno(), path.name).message(0, path.stat().st_size, ModelProto)
+        return _Weightless(file.fileno(), path.name, smallest).message(0, path.stat().st_size, ModelProto)
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class _Weightless:
 
     file: int
     name: str
+    smallest: int
 
     def read(self, start: int, end: int) -> bytes:
         return os.pread(self.file, end - start, start)
@@ -58,7 +58,7 @@ class _Weightless:
         parts, copied = [], start
         for number, field, content, after in self.fields(start, end):
             inner = _FIELDS[kind].get(number)
-            if inner is not None and after - content >= _SMALLEST:
+            if inner is not None and after - content >= self.smallest:
                 message = self.message(content, after, inner)
                 parts += [self.read(copied, field), _varint(number << 3 | _BYTES), _varint(len(message)), message]
                 copied = after

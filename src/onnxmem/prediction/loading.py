@@ -70,7 +70,7 @@ class Weights:
     def of(cls, model: Model, graph: Graph, level: str) -> Weights:
         """Of a model and the graph that is run, which was optimized at that level."""
         # The optimizer cleans up between fusions, which come first, and changes of layout, which come last.
-        parsed, top = model.weights(), {weight.name for weight in read_weights(model.proto.graph, None)}
+        parsed, top = model.weights(), {weight.name for weight in read_weights(model.proto.graph)}
         steps = ("basic", level) if graph.view != "raw" and level not in ("disabled", "basic") else ()
         return cls(
             parsed=parsed,

@@ -33,10 +33,10 @@ def test_exceeded_says_by_how_much_by_what_and_what_would_help() -> None:
     assert over.sentence == (
         "net.onnx in mode stock takes 30.0 MiB more than its budget: its peak RSS is 150.0 MiB, and 120.0 MiB are "
         "allowed. Its largest parts: arena 70.0 MiB, weights 40.0 MiB, libraries 30.0 MiB. "
-        "In mode planned it takes 110.0 MiB and fits."
+        "It fits in mode planned, in which it takes 110.0 MiB."
     )
     hopeless = checked(150 * MIB, remedies=remedies[:1])
-    assert "does not fit in mode tuned either, where it takes 125.0 MiB" in hopeless.sentence
+    assert "does not fit in mode tuned either, in which it takes 125.0 MiB" in hopeless.sentence
 
 
 def test_grown_says_since_when() -> None:

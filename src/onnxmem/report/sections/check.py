@@ -190,4 +190,7 @@ def _notes(document: Document, checks: list[Document]) -> list[str]:
         notes += [f"Not known: {reason}." for reason in unknown]
     if document.get("commit"):
         notes.append(f"Commit {words(document['commit'], 60)}.")
-    return [*notes, *about_machine(document)]
+    machine = about_machine(document)
+    if all(check["case"]["by"] == "estimate" for check in checks):
+        machine = [note.replace("Measured with", "Estimated for") for note in machine]
+    return [*notes, *machine]

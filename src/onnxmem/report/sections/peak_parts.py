@@ -5,7 +5,7 @@ A bar is `{"label": "planned", "parts": [{"name": "libraries", "bytes": 1234}, â
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxmem.measurement.parts import PARTS, parts_of
