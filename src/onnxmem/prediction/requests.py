@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from onnxmem.model.dtypes import dtype_bits
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.prediction.scratch.kernel import Scratch
 from onnxmem.schedule.orders import find_order
@@ -188,11 +189,12 @@ class _Frame:
 
     def _taken_over(self, live: _Live) -> Buffer | None:
         """The memory of a tensor that has ended, which this one takes; None if it gets its own."""
-        shape = live.tensor.runtime_shape
-        if not self.reuse or live.buffer.kind != "activation" or shape is None or None in shape:
+        shape, width = live.tensor.runtime_shape, dtype_bits(live.tensor.dtype)
+        # Single numbers never take over anything, nor do tensors whose shape is not known when the session is made.
+        if not self.reuse or live.buffer.kind != "activation" or not shape or None in shape or width is None:
             return None
         for position, other in enumerate(self._ended):
-            if other.tensor.runtime_shape == shape and other.tensor.dtype == live.tensor.dtype:
+            if other.tensor.runtime_shape == shape and dtype_bits(other.tensor.dtype) == width:
                 return self._ended.pop(position).buffer
         return None
 
