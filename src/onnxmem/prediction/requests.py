@@ -202,7 +202,8 @@ class _Frame:
         """What the bodies of a node ask for while it runs."""
         if not node.subgraphs:
             return []
-        loop = node.op_type != "If"
+        # The bodies of If and Scan write into memory that these have taken for them.
+        loop = node.op_type == "Loop"
         frames = [
             replace(
                 self, graph=g, fed=loop, uncounted=frozenset() if loop else frozenset(g.outputs), _ended=[]
