@@ -109,7 +109,7 @@ class Subject:
             return found.dtype if found else None
 
         def scratch(node: Node, _: Graph) -> Scratch:
-            found = scratch_of(node, shape_of, dtype_of, weights.__contains__, self.threads, block)
+            found = scratch_of(node, shape_of, dtype_of, weights.__contains__, self.threads, block, self.model.opset)
             return NOTHING if isinstance(found, Unknown) else found
 
         def size(tensor: Tensor, maker: Node | None) -> int:
