@@ -71,6 +71,7 @@ Held = Callable[[Said, Truth], tuple[int, int] | None]
 
 
 def _own(said: Said, truth: Truth) -> tuple[int, int] | None:
+    """The allocator is asked in tuned sessions."""
     return (said.activations or 0, truth.activations) if truth.activations else None
 
 
@@ -111,14 +112,19 @@ def tables(store: Store, python: Path, measured: Sequence[tuple[Cell, Truth]]) -
             pairs = [(answers[peer, c.sized.key, c.sized.size], truth) for c, truth in held if c.mode == mode]
             known = [(said, truth) for said, truth in pairs if said.activations is not None]
             errors = {name: _errors(known, column) for name, column in COLUMNS.items()}
-            means = [f"{statistics.fmean(e):.0%} ({len(e)})" if e else "–" for e in errors.values()]
+            means = [
+                f"{statistics.fmean(e):.0%} / {statistics.median(e):.0%} ({len(e)})" if e else "–"
+                for e in errors.values()
+            ]
             worst = max(errors["run growth above 8 MiB"], default=None)
             cells = [peer, mode, f"{len(known)} of {len(pairs)}", *means, "–" if worst is None else f"{worst:.0%}"]
             lines.append(f"| {' | '.join(cells)} |")
     notes = [f"- {peer}: {about}." for peer, about in PEERS.items()]
+    how = "- Mean / median of the absolute errors (over so many models and sizes); weights that a graph makes by nodes"
+    how += " (`light_…`) are activations to onnx-tool and tigris, which is what their means are made of."
     given = "- “given the process” adds the measured resident set before loading, which no tool predicts."
     return {
-        "Other tools": [*lines, "", *notes, given, f"- {NOT_MODELLED}"],
+        "Other tools": [*lines, "", how, *notes, given, f"- {NOT_MODELLED}"],
         "Other tools, by model": _by_model(held, answers),
     }
 

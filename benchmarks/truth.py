@@ -51,8 +51,8 @@ def cells(keys: Iterable[str], modes: Iterable[str], threads: Iterable[int]) -> 
     modes, threads = tuple(modes), tuple(threads)
     for key in keys:
         for sized in sizes(key):
-            for mode in modes:
-                for count in threads:
+            for count in threads:
+                for mode in modes:
                     if sized.usual or count == 1:
                         yield Cell(sized=sized, mode=mode, threads=count)
 
