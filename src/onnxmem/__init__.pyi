@@ -21,6 +21,8 @@ from onnxmem.estimation.estimate import Estimate as Estimate
 from onnxmem.estimation.estimate import estimate as estimate
 from onnxmem.estimation.planning import Planning as Planning
 from onnxmem.estimation.planning import plan as plan
+from onnxmem.fitting.fit import fit as fit
+from onnxmem.fitting.fitting import Fitting as Fitting
 from onnxmem.history.history import History as History
 from onnxmem.history.history import read_history as read_history
 from onnxmem.measurement.measure import measure as measure

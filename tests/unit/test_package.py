@@ -31,6 +31,7 @@ LAYERS = [
     {"estimation"},
     {"torch", "packing", "history"},
     {"releasing", "comparison", "sharing", "checking"},
+    {"fitting"},
     {"report"},
     {"cli", "app"},
     {"__main__"},
