@@ -31,6 +31,7 @@ LAYERS = [
     {"estimation"},
     {"torch", "packing", "history"},
     {"releasing", "comparison", "sharing", "checking", "explaining"},
+    {"fitting"},
     {"report"},
     {"cli", "app"},
     {"__main__"},

@@ -14,6 +14,7 @@ BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "t
             "measure": "measure:section", "explain": "explain:section",
             "release": "release:section", "track": "release:track_section",
             "demonstrate": "release:demonstration_section", "share": "share:section", "compare": "compare:section",
+            "fit": "fit:section",
             "package": "package:section", "convert": "package:conversion_section",
             "zoo": "package:zoo_section", "check": "check:section", "history": "history:section"}  # fmt: skip
 """Where in this folder the section of each schema is built: version 1 of `onnxmem.` + its name."""

@@ -92,6 +92,7 @@ def test_charts_write_only_in_colours_that_can_be_read(name: str) -> None:
         (lambda: timeline.timeline_chart(LIMITED), "memory limit 150.0 MiB"),
         (lambda: parts.peak_parts({"bars": [{**PARTS[0], "budget_bytes": 100 << 20}]}), "budget 100.0 MiB"),
         (lambda: placement_map({**samples.plan(300), "capacity_bytes": 800 << 20}), "capacity"),
+        (lambda: curves.fit_chart({**samples.fit(), "answer": samples.fit()["answers"][0]}), "budget 140.0 MiB"),
         (lambda: bars.strategies(samples.estimate()["activations"]), "lower bound 8.0 MiB"),
     ],
 )
