@@ -30,7 +30,7 @@ LAYERS = [
     {"prediction"},
     {"estimation"},
     {"torch", "packing", "history"},
-    {"releasing", "comparison", "sharing", "checking"},
+    {"releasing", "comparison", "sharing", "checking", "explaining"},
     {"fitting"},
     {"report"},
     {"cli", "app"},

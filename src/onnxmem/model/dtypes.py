@@ -36,6 +36,7 @@ _BITS = {
 }
 # ONNX's enumeration says FLOAT and DOUBLE where everyone else says float32 and float64.
 _NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
+_ENUMERATED = {name: enumerated for enumerated, name in _NAMES.items()}
 
 
 def dtype_name(elem_type: int) -> str:
@@ -53,6 +54,11 @@ def bits(elem_type: int) -> int | None:
         return _BITS.get(TensorProto.DataType.Name(elem_type))
     except ValueError:
         return None
+
+
+def dtype_bits(name: str) -> int | None:
+    """The same for a name as people write it."""
+    return _BITS.get(_ENUMERATED.get(name, name.upper()))
 
 
 def tensor_bytes(elem_type: int, shape: Sequence[int]) -> int | None:

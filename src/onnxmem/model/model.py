@@ -60,6 +60,11 @@ class Model:
         return input_shapes(self.proto)
 
     @property
+    def opset(self) -> int:
+        """Which version of ONNX's own operators it uses."""
+        return next((entry.version for entry in self.proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+    @property
     def dimensions(self) -> tuple[str, ...]:
         """The names of the model's free dimensions."""
         return free_dimensions(self.inputs)

@@ -20,10 +20,11 @@ _ALIGNED = 64
 _HEADER = 16
 _SMALLEST = 32
 _PAGE = 4096
-_LARGEST_HOLE = 8 << 20
-"""They also keep what is free from joining into larger pieces than this."""
 _HOLES = 1.08
 """Small blocks of other kinds lie in between: part of what is free cannot be used. Measured on real models."""
+_LARGEST_HOLE = 8 << 20
+"""They also keep what is left of loading from joining into pieces larger than this, which runs could use."""
+_ANY = 1 << 62
 
 
 def _pages(size: int) -> int:
@@ -67,7 +68,7 @@ class Heap:
 
     def allocate(self, size: int, *, aligned: bool = False) -> int:
         """The address of a block, all of which is written to."""
-        address = self._place(size, aligned)
+        address = self._place(size, aligned, _ANY)
         if address < 0:
             self._mapped[address] = _pages(size + _HEADER)
         elif self._trimmed and address < self._highest:
@@ -78,7 +79,7 @@ class Heap:
 
     def reserve(self, size: int) -> tuple[int, bool]:
         """The address of a block that is not written to, and whether it is resident all the same."""
-        address = self._place(size, True)
+        address = self._place(size, True, max(_LARGEST_HOLE, self.threshold))
         if address < 0:
             self._mapped[address] = 0
             return address, False
@@ -88,11 +89,11 @@ class Heap:
             self._highest = self._top
         return address, resident
 
-    def _place(self, size: int, aligned: bool) -> int:
+    def _place(self, size: int, aligned: bool, largest_hole: int) -> int:
         need = max(_SMALLEST, -(-(size + 8) // 16) * 16)
         chunk = need + _ALIGNED + _SMALLEST if aligned else need
         position = bisect_left(self._sizes, (chunk, -1))
-        if position < len(self._sizes) and (size < _LARGEST_HOLE or size < self.threshold):
+        if position < len(self._sizes) and size < largest_hole:
             found, address = self._sizes[position]
             self._unlist(address)
             self._used[address] = found

@@ -29,8 +29,6 @@ _SMALLEST_TENSOR = 128
 # The blocks by way of which a new weight is made, and which of them are aligned; the last one stays.
 _CONVERTED = (True, False, False, True)
 _FOLDED = (True,)
-_NOTE = 200
-"""What is noted of a tensor lies behind it, so that two that are freed do not become one free block."""
 _NESTED_COPIES = 2
 """A node keeps the subgraphs that it was given, beside the graphs that are made from them."""
 
@@ -112,7 +110,6 @@ def load_inline(weights: Weights, heap: Heap, file_bytes: int) -> None:
     for weight in weights.parsed:
         if (weight.size or 0) >= _SMALLEST_TENSOR:
             tensors[weight.name] = heap.allocate(weight.size or 0, aligned=True)
-            heap.allocate(_NOTE)
             heap.free(parsed.pop(weight.name))
     for weight in weights.nested:
         for _ in range(_NESTED_COPIES):
@@ -140,19 +137,27 @@ def _optimize(before: Sequence[Weight], after: Sequence[Weight], tensors: dict[s
             copies = [heap.allocate(weight.size or 0, aligned=each) for each in aligned]
             for copy in copies[:-1]:
                 heap.free(copy)
-            heap.allocate(_NOTE)
             made[weight.name] = copies[-1]
     for name in [name for name in tensors if name not in kept]:
         heap.free(tensors.pop(name))
     tensors.update(made)
 
 
-def load_external(weights: Weights, heap: Heap, *, pack: bool) -> None:
-    """Load a model whose weights are mapped; with `pack`, kernels copy those that they pack."""
+def load_external(weights: Weights, heap: Heap, mode: str) -> int:
+    """Load a model whose weights are mapped; the most that is resident meanwhile, pages of the file included.
+
+    While a kernel packs a weight, its pages are there beside the packed copy. That stays (`external`), or is dropped
+    for one that was saved (`prepacked`); `mapped` packs nothing.
+    """
     heap.allocate(weights.structures)
-    if pack:
-        for size in weights.packed.values():
-            heap.allocate(size, aligned=True)
+    most = heap.resident
+    sizes = {weight.name: weight.size or 0 for weight in weights.run}
+    for name, size in weights.packed.items() if mode != "mapped" else ():
+        packed = heap.allocate(size, aligned=True)
+        most = max(most, heap.resident + sizes[name])
+        if mode == "prepacked":
+            heap.free(packed)
+    return most
 
 
 def packed_weights(graph: Graph) -> dict[str, int]:

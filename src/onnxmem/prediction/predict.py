@@ -109,7 +109,7 @@ class Subject:
             return found.dtype if found else None
 
         def scratch(node: Node, _: Graph) -> Scratch:
-            found = scratch_of(node, shape_of, dtype_of, weights.__contains__, self.threads, block)
+            found = scratch_of(node, shape_of, dtype_of, weights.__contains__, self.threads, block, self.model.opset)
             return NOTHING if isinstance(found, Unknown) else found
 
         def size(tensor: Tensor, maker: Node | None) -> int:
@@ -174,11 +174,11 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
     weights, heap = subject.weights, Heap()
     if mode in _INLINE:
         load_inline(weights, heap, subject.model.file_size)
-        mapped = 0
+        mapped = most_mapped = 0
     else:
-        load_external(weights, heap, pack=mode == "external")
+        most_mapped = load_external(weights, heap, mode)
         mapped = mapped_bytes(weights, mode)
-    at_load = heap.peak + (transient_bytes(weights, mode) if mode not in _INLINE else 0)
+    at_load = max(heap.peak, most_mapped)
     if mode != "stock":
         heap.trim()
     kept = heap.resident
@@ -248,14 +248,6 @@ def mapped_bytes(weights: Weights, mode: str) -> int:
         return weights.bytes
     unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
     return unpacked + (sum(weights.packed.values()) if mode == "prepacked" else 0)
-
-
-def transient_bytes(weights: Weights, mode: str) -> int:
-    """What packing one weight takes while loading: its pages of the file, and if it was saved a dropped copy."""
-    if mode == "mapped":
-        return 0
-    largest = max(weights.packed.values(), default=0)
-    return largest * (2 if mode == "prepacked" else 1)
 
 
 def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from onnxmem.model.dtypes import dtype_bits
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.prediction.scratch.kernel import Scratch
 from onnxmem.schedule.orders import find_order
@@ -20,6 +21,7 @@ from onnxmem.unknown import Unknown
 
 _PATTERN_STEP = 256
 _ROUNDS = 2  # of a loop's body: what the second takes, the others take again
+_AT_THE_END = -1
 
 Sizes = Callable[[Tensor, Node | None], int]
 """What a tensor takes; some kernels write more than the shape says."""
@@ -140,7 +142,8 @@ class _Frame:
             beside = self.scratch(node, graph)
             held: list[Buffer | None] = []
             events += _scratch(node, beside.steps[: beside.before], held)
-            for live in starting.get(step, ()):
+            started = starting.get(step, [])
+            for live in started:
                 taken = self._taken_over(live)
                 if taken is None:
                     events.append(Event(live.buffer))
@@ -151,9 +154,11 @@ class _Frame:
             events += [Event(buffer, freed=True) for buffer in held if buffer is not None]
             for live in _ending(node, holding, step):
                 self._ended.insert(0, live)
-                last_use[live.buffer] = len(events)
+                # What nobody reads can be taken over, but nothing frees it before the run ends.
+                unread = any(live is other for other in started)
+                last_use[live.buffer] = _AT_THE_END if unread else len(events)
         for buffer, place in last_use.items():
-            ends.setdefault(place, []).append(buffer)
+            ends.setdefault(len(events) if place == _AT_THE_END else place, []).append(buffer)
         woven: list[Event] = []
         for place in range(len(events) + 1):
             woven += [Event(buffer, freed=True) for buffer in ends.get(place, ())]
@@ -184,11 +189,12 @@ class _Frame:
 
     def _taken_over(self, live: _Live) -> Buffer | None:
         """The memory of a tensor that has ended, which this one takes; None if it gets its own."""
-        shape = live.tensor.runtime_shape
-        if not self.reuse or live.buffer.kind != "activation" or shape is None or None in shape:
+        shape, width = live.tensor.runtime_shape, dtype_bits(live.tensor.dtype)
+        # Single numbers never take over anything, nor do tensors whose shape is not known when the session is made.
+        if not self.reuse or live.buffer.kind != "activation" or not shape or None in shape or width is None:
             return None
         for position, other in enumerate(self._ended):
-            if other.tensor.runtime_shape == shape and other.tensor.dtype == live.tensor.dtype:
+            if other.tensor.runtime_shape == shape and dtype_bits(other.tensor.dtype) == width:
                 return self._ended.pop(position).buffer
         return None
 
@@ -196,7 +202,8 @@ class _Frame:
         """What the bodies of a node ask for while it runs."""
         if not node.subgraphs:
             return []
-        loop = node.op_type != "If"
+        # The bodies of If and Scan write into memory that these have taken for them.
+        loop = node.op_type == "Loop"
         frames = [
             replace(
                 self, graph=g, fed=loop, uncounted=frozenset() if loop else frozenset(g.outputs), _ended=[]

@@ -1,0 +1,87 @@
+"""What a session asks for, on paper, against what ONNX Runtime asks for: sizes, and how long each is held."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, ValueInfoProto, helper
+
+from onnxmem.model.model import Model
+from onnxmem.prediction.predict import Subject
+from onnxmem.schedule.scheduled import Question
+from onnxmem.session.planned.trace import record
+from tests.helpers import model_of, saved, session_options
+
+WEIGHTS = np.ones((64, 64), np.float32)
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> Path:
+    """Two of three parts are read by nobody."""
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b", "c"], axis=0),
+        helper.make_node("MatMul", ["a", "w"], ["d"]),
+        helper.make_node("Concat", ["d", "d", "d", "d"], ["e"], axis=0),
+        helper.make_node("MatMul", ["e", "w"], ["f"]),
+        helper.make_node("ReduceSum", ["f"], ["y"]),
+    ]
+    return saved(model_of(nodes, {"x": [192, 64]}, ["y"], {"w": WEIGHTS}, opset=13), tmp_path)
+
+
+def test_an_output_that_nobody_reads_stays_until_the_run_ends(unread: Path) -> None:
+    predicted = Subject.of(Model.open(unread), Question(), threads=1).plain_runs.first
+    trace = record(str(unread), {"x": np.ones((192, 64), np.float32)}, session_options("all"))
+    assert predicted.peak == trace.bound()
+    ends = {event.buffer.name: place for place, event in enumerate(predicted) if event.freed}
+    assert ends["a"] < ends["d"] < ends["e"] < min(ends["b"], ends["c"])
+
+
+def test_memory_of_an_output_that_nobody_reads_can_be_taken_over(unread: Path) -> None:
+    predicted = Subject.of(Model.open(unread), Question(), threads=1).stock_runs.first
+    taken = [event.buffer.name for event in predicted if not event.freed]
+    assert taken == ["a", "b", "c", "e", "f", "y"]  # d lies where c lay
+    ends = {event.buffer.name: place for place, event in enumerate(predicted) if event.freed}
+    assert ends["c"] < ends["e"] < ends["b"]
+
+
+def test_the_body_of_a_scan_writes_where_the_scan_says(tmp_path: Path) -> None:
+    def floats(name: str, *shape: int) -> ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    body = helper.make_graph(
+        [helper.make_node("Concat", ["p", "c"], ["frame"], axis=1), helper.make_node("Add", ["p", "p"], ["next"])],
+        "body",
+        [floats("p", 3, 100), floats("c", 3, 50)],
+        [floats("next", 3, 100), floats("frame", 3, 150)],
+    )
+    scan = helper.make_node(
+        "Scan", ["s", "x"], ["last", "y"], body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1]
+    )
+    path = saved(model_of([scan], {"s": [3, 100], "x": [3, 5, 50]}, ["y"]), tmp_path)
+    predicted = Subject.of(Model.open(path), Question(), threads=1).plain_runs.first
+    feeds = {"s": np.ones((3, 100), np.float32), "x": np.ones((3, 5, 50), np.float32)}
+    trace = record(str(path), feeds, session_options("all"))
+    assert sorted(event.buffer.size for event in predicted if not event.freed) == sorted(trace.sizes)
+
+
+@pytest.mark.parametrize("opset", [12, 13])
+def test_old_models_have_old_kernels(opset: int, tmp_path: Path) -> None:
+    softmax = helper.make_node("Softmax", ["x"], ["y"], axis=1)
+    path = saved(model_of([softmax], {"x": [2, 30, 40]}, ["y"], opset=opset), tmp_path)
+    predicted = Subject.of(Model.open(path), Question(), threads=1).plain_runs.first
+    trace = record(str(path), {"x": np.ones((2, 30, 40), np.float32)}, session_options("all"))
+    assert [event.buffer.size for event in predicted if not event.freed] == list(trace.sizes)
+
+
+def test_single_numbers_take_nothing_over(tmp_path: Path) -> None:
+    """A chain of sums: each could lie where the one before the last lay."""
+    names = ["x", "a", "b", "c", "d", "y"]
+    nodes = [helper.make_node("ReduceSum", [one], [other], keepdims=0) for one, other in pairwise(names)]
+    path = saved(model_of(nodes, {"x": [64, 64]}, ["y"], opset=13), tmp_path)
+    options = session_options("disabled")
+    predicted = Subject.of(Model.open(path), Question(level="disabled"), threads=1).stock_runs.first
+    trace = record(str(path), {"x": np.ones((64, 64), np.float32)}, options)
+    assert len([event for event in predicted if not event.freed]) == len(trace)
