@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from onnxmem.errors import OnnxmemError
+from onnxmem.errors import ModelError, OnnxmemError
 from onnxmem.explaining.attribution import attribute, expected_without_model, peak_of, state_of, with_counted
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.protocol import IMPORT, LOAD, RUNS, STEADY_RUNS
@@ -162,7 +162,7 @@ class _NotLooked(OnnxmemError):
 
 def _subject(measurement: Measurement, most_nodes: int | None, time_limit: float) -> Subject:
     scenario = measurement.scenario
-    path, view = Path(scenario.model), None
+    path = Path(scenario.model)
     if find_mode(scenario.mode).form == "ort":
         raise _NotLooked(".ort files are not predicted")
     if not path.exists():
@@ -170,10 +170,24 @@ def _subject(measurement: Measurement, most_nodes: int | None, time_limit: float
     size = read_signature(path).file_size
     if size != measurement.file_bytes:
         raise _NotLooked(f"'{path}' has {size:,} bytes and not {measurement.file_bytes:,} as when it was measured")
-    if is_package(path):
-        path, view = open_package(path).model, "raw"  # it was optimized when it was packed
+    shapes = {name: tuple(array.shape) for name, array in measurement.fed.inputs.items()}
+    question = Question(shapes=shapes, time_limit=time_limit)
+    if not is_package(path):
+        return _read(path, question, most_nodes, scenario.threads)
+    package = open_package(path)
+    try:  # it was optimized when it was packed
+        return _read(package.model, replace(question, view="raw"), most_nodes, scenario.threads)
+    except ModelError:
+        source = package.manifest.source
+        if not Path(source.path).exists() or read_signature(Path(source.path)).file_size != sum(
+            file.size for file in source.files
+        ):
+            raise
+        return _read(Path(source.path), question, most_nodes, scenario.threads)
+
+
+def _read(path: Path, question: Question, most_nodes: int | None, threads: int | None) -> Subject:
     model = Model.open(path)
     if most_nodes is not None and len(model.proto.graph.node) > most_nodes:
         raise _NotLooked(f"it has more than {most_nodes:,} nodes")
-    shapes = {name: tuple(array.shape) for name, array in measurement.fed.inputs.items()}
-    return Subject.of(model, Question(shapes=shapes, view=view, time_limit=time_limit), scenario.threads)
+    return Subject.of(model, question, threads)
