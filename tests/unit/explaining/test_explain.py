@@ -12,6 +12,7 @@ from onnx import helper
 import onnxmem
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.explaining.explain import explain, with_findings
+from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.explanation import Explanation
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal
@@ -85,6 +86,19 @@ def test_measurements_carry_what_to_do_next(tmp_path: Path) -> None:
     assert section.actions[0].text == "Run it tuned: it trims the heap (heap kept after loading)"
     failed = measurement(verdict="failed", phases={}).document()
     assert with_findings(failed) == failed
+
+
+@pytest.mark.parametrize(("limit", "why"), [("_QUICK_NODES", "more than 1 nodes"), ("_QUICK_BYTES", "larger than 1 B")])
+def test_large_models_are_not_looked_into_after_a_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, why: str
+) -> None:
+    model = _model(tmp_path / "m.onnx")
+    found = measurement(model=model, file=model.stat().st_size)
+    assert Explained.of(found, quick=True).note == ""
+    monkeypatch.setattr(f"onnxmem.explaining.explained.{limit}", 1)
+    assert why in Explained.of(found, quick=True).note
+    assert Explained.of(found).note == ""
+    assert with_findings(found.document())["findings"]
 
 
 @pytest.mark.parametrize("width", [60, 80])
