@@ -102,8 +102,8 @@ CASES: dict[str, tuple[Callable[[], Explained], Callable[[], Explained]]] = {
     "unasked_outputs": (lambda: explained(subject=_given_away(True)), lambda: explained(subject=_given_away(False))),
 }
 SAVINGS = {"arena_slack": 5 - 3.5, "duplicates": 1, "float64": 2, "heap_retention": 9, "outputs": 60,
-           "packed_twice": 30, "pattern": 12 - 3.5, "private_weights": 50, "reuse": 6, "scratch": 6, "unasked_outputs": 2,
-           "one_tensor": 4}  # fmt: skip
+           "packed_twice": 30, "pattern": 12 - 3.5, "private_weights": 50, "reuse": 6, "scratch": 6,
+           "unasked_outputs": 2, "one_tensor": 4}  # fmt: skip
 
 
 def _threads(count: int) -> Subject:
