@@ -85,25 +85,37 @@ def peak_of(measurement: Measurement) -> int:
 def with_counted(expected: Mapping[str, int], measurement: Measurement, *, complete: bool) -> dict[str, int]:
     """What is predicted, completed by what ONNX Runtime itself counted.
 
-    It counts the pieces that its arena hands out, which are larger than what is asked for; and what is not on paper if
-    that is not `complete`, because sizes depend on data.
+    What its arena held and no tensor needed is slack; but if what is on paper is not `complete`, because sizes depend
+    on data, then what was in use beyond it are tensors.
     """
-    counted = _counted(measurement) or 0
-    short = max(0, counted - sum(expected.get(name, 0) for name in ("activations", "outputs", "scratch", "reuse")))
-    if complete:
-        return {**expected, "arena slack": max(expected.get("arena slack", 0), short)}
-    return {**expected, "activations": expected.get("activations", 0) + short}
+    needed = sum(expected.get(name, 0) for name in ("activations", "outputs", "scratch", "reuse"))
+    counted, held = _counted(measurement), _or_nothing(measurement.runtime.arena_held)
+    if counted is None:
+        return dict(expected)
+    more = 0 if complete else max(0, counted - needed)
+    slack = max(expected.get("arena slack", 0), held - _or_nothing(measurement.runtime.packed) - needed - more)
+    return {**expected, "activations": expected.get("activations", 0) + more, "arena slack": slack}
 
 
 def expected_without_model(measurement: Measurement) -> dict[str, int]:
-    """What the measurement itself knows: ONNX Runtime's figures, outputs, the plan."""
+    """What the measurement itself knows: ONNX Runtime's figures, outputs, the plan, what later runs add to the first.
+
+    Where nobody counted, weights are as large as the file, and what the first run adds are tensors.
+    """
     runtime, outputs = measurement.runtime, _or_nothing(measurement.output_bytes)
-    expected = {"weights": _or_nothing(runtime.weights), "packed copies": _or_nothing(runtime.packed)}
+    weights = measurement.file_bytes if isinstance(runtime.weights, Unknown) else runtime.weights
+    expected = {"weights": weights, "packed copies": _or_nothing(runtime.packed), "outputs": outputs}
+    loaded, first, later = (state_of(measurement, name).anonymous for name in (LOAD, *RUNS))
+    if measurement.scenario.mode == "stock":
+        expected["pattern"] = max(0, later - first)
     plan = measurement.planned.plan_bytes if measurement.planned else None
     counted = _counted(measurement)
-    expected["activations"] = plan if plan is not None else max(0, (counted or 0) - outputs)
-    held = _or_nothing(runtime.arena_held) - _or_nothing(runtime.arena_peak)
-    return {**expected, "outputs": outputs, "arena slack": max(0, held) if plan is None else 0}
+    if plan is not None:
+        return {**expected, "activations": plan}
+    if counted is None:
+        return {**expected, "activations": max(0, first - loaded - outputs)}
+    slack = max(0, _or_nothing(runtime.arena_held) - _or_nothing(runtime.arena_peak))
+    return {**expected, "activations": max(0, counted - outputs), "arena slack": slack}
 
 
 def _counted(measurement: Measurement) -> int | None:

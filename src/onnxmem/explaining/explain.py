@@ -17,11 +17,6 @@ from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.progress import OnProgress, Progress
 
-_MOST_NODES = 2000
-"""Larger models take longer to look into than anyone waits after a measurement."""
-_MOMENT = 2.0
-"""Seconds for the shapes of a model."""
-
 
 def explain(
     subject: str | os.PathLike[str] | Measurement,
@@ -101,7 +96,7 @@ def with_findings(document: Document) -> Document:
         measurement = Measurement.from_document(document)
         if not measurement.verdict.ok:
             return document
-        explained = Explained.of(measurement, most_nodes=_MOST_NODES, time_limit=_MOMENT)
+        explained = Explained.of(measurement, quick=True)
         found = findings_of(explained, QUICK)
     except OnnxmemError:
         return document

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from onnxmem.errors import OnnxmemError
+from onnxmem.errors import ModelError, OnnxmemError
 from onnxmem.explaining.attribution import attribute, expected_without_model, peak_of, state_of, with_counted
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.protocol import IMPORT, LOAD, RUNS, STEADY_RUNS
@@ -21,7 +21,12 @@ from onnxmem.prediction.requests import unknown_tensors
 from onnxmem.schedule.scheduled import Question
 from onnxmem.session.modes import find_mode
 from onnxmem.session.package import is_package, open_package
+from onnxmem.units import format_bytes
 from onnxmem.unknown import known
+
+# What a second is enough for: larger models take longer to look into than anyone waits after a measurement.
+_QUICK_NODES, _QUICK_BYTES, _QUICK_SECONDS = 2000, 256 << 20, 2.0
+_SECONDS = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +40,10 @@ class Explained:
     _forecasts: dict[str, Forecast | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, measurement: Measurement, *, most_nodes: int | None = None, time_limit: float = 20.0) -> Explained:
-        """Of a measurement and its model, if it is still there and has no more nodes than that."""
+    def of(cls, measurement: Measurement, *, quick: bool = False) -> Explained:
+        """Of a measurement and its model, if it is still there; `quick`: and if a second is enough to look into it."""
         try:
-            subject = _subject(measurement, most_nodes, time_limit)
+            subject = _subject(measurement, quick)
         except (OnnxmemError, OSError) as error:
             return cls(measurement=measurement, subject=None, note=str(error))
         return cls(measurement=measurement, subject=subject)
@@ -160,20 +165,36 @@ class _NotLooked(OnnxmemError):
     """The model is not looked into."""
 
 
-def _subject(measurement: Measurement, most_nodes: int | None, time_limit: float) -> Subject:
+def _subject(measurement: Measurement, quick: bool) -> Subject:
     scenario = measurement.scenario
-    path, view = Path(scenario.model), None
+    path = Path(scenario.model)
     if find_mode(scenario.mode).form == "ort":
         raise _NotLooked(".ort files are not predicted")
     if not path.exists():
         raise _NotLooked(f"the model is not at '{path}' any more")
+    if quick and measurement.file_bytes > _QUICK_BYTES:
+        raise _NotLooked(f"it is larger than {format_bytes(_QUICK_BYTES)}")
     size = read_signature(path).file_size
     if size != measurement.file_bytes:
         raise _NotLooked(f"'{path}' has {size:,} bytes and not {measurement.file_bytes:,} as when it was measured")
-    if is_package(path):
-        path, view = open_package(path).model, "raw"  # it was optimized when it was packed
-    model = Model.open(path)
-    if most_nodes is not None and len(model.proto.graph.node) > most_nodes:
-        raise _NotLooked(f"it has more than {most_nodes:,} nodes")
     shapes = {name: tuple(array.shape) for name, array in measurement.fed.inputs.items()}
-    return Subject.of(model, Question(shapes=shapes, view=view, time_limit=time_limit), scenario.threads)
+    question = Question(shapes=shapes, time_limit=_QUICK_SECONDS if quick else _SECONDS)
+    if not is_package(path):
+        return _read(path, question, quick, scenario.threads)
+    package = open_package(path)
+    try:  # it was optimized when it was packed
+        return _read(package.model, replace(question, view="raw"), quick, scenario.threads)
+    except ModelError:
+        source = package.manifest.source
+        if not Path(source.path).exists() or read_signature(Path(source.path)).file_size != sum(
+            file.size for file in source.files
+        ):
+            raise
+        return _read(Path(source.path), question, quick, scenario.threads)
+
+
+def _read(path: Path, question: Question, quick: bool, threads: int | None) -> Subject:
+    model = Model.open(path)
+    if quick and len(model.proto.graph.node) > _QUICK_NODES:
+        raise _NotLooked(f"it has more than {_QUICK_NODES:,} nodes")
+    return Subject.of(model, question, threads)

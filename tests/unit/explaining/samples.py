@@ -95,10 +95,10 @@ def _phase(name: str, kinds: Mapping[str, int], rss: int, peak: int, before: int
     )
 
 
-def runtime(*, packed: int = 0, used: int = 0, scratch: int = 0) -> RuntimeMemory:
+def runtime(*, packed: int = 0, used: int = 0, held: int = 0, scratch: int = 0) -> RuntimeMemory:
     """ONNX Runtime's figures, with one node that takes so much scratch."""
     node = NodeMemory(name="conv1", op="Conv", times=1, dynamic=MIB, temporary=scratch, in_use=MIB, seconds=0.01)
-    return RuntimeMemory(weights=2 * MIB, packed=packed, arena_held=used, arena_peak=used, nodes=(node,))
+    return RuntimeMemory(weights=2 * MIB, packed=packed, arena_held=max(held, used), arena_peak=used, nodes=(node,))
 
 
 def explained(parts: Mapping[str, float] | None = None, subject: Subject | None = None, **how: Any) -> Explained:

@@ -12,6 +12,7 @@ from onnx import helper
 import onnxmem
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.explaining.explain import explain, with_findings
+from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.explanation import Explanation
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal
@@ -87,12 +88,25 @@ def test_measurements_carry_what_to_do_next(tmp_path: Path) -> None:
     assert with_findings(failed) == failed
 
 
+@pytest.mark.parametrize(("limit", "why"), [("_QUICK_NODES", "more than 1 nodes"), ("_QUICK_BYTES", "larger than 1 B")])
+def test_large_models_are_not_looked_into_after_a_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, why: str
+) -> None:
+    model = _model(tmp_path / "m.onnx")
+    found = measurement(model=model, file=model.stat().st_size)
+    assert Explained.of(found, quick=True).note == ""
+    monkeypatch.setattr(f"onnxmem.explaining.explained.{limit}", 1)
+    assert why in Explained.of(found, quick=True).note
+    assert Explained.of(found).note == ""
+    assert with_findings(found.document())["findings"]
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_it_fits_a_terminal(width: int) -> None:
     report = make_report([explain(measurement(runtime=runtime(used=20 * MIB), outputs=30 * MIB))])
     lines = render_terminal(report, width=width, colour=False).splitlines()
     assert all(len(line) <= width for line in lines)
     assert lines[2].startswith("Peak memory: 156.0 MiB, most of it ")
-    assert report.sections[0].actions[0].saving.endswith("MiB")
+    assert report.sections[0].actions[0].saving.endswith("MiB once it is loaded")
     parts = report.sections[0].charts[0].document["bars"][0]["parts"]
     assert sum(part["bytes"] for part in parts) == 156 * MIB
