@@ -18,7 +18,7 @@ from onnxmem.prediction.calibration import Calibration, Process, calibration
 from onnxmem.prediction.heap import Heap
 from onnxmem.prediction.loading import Weights, load_external, load_inline, packed_in_arena
 from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
-from onnxmem.prediction.requests import Requests, Runs, runs_of, unknown_tensors
+from onnxmem.prediction.requests import Requests, Runs, as_saved, runs_of, unknown_tensors
 from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
 from onnxmem.prediction.scratch.kernels import allocated_shape, scratch_of
 from onnxmem.schedule.scheduled import Question, Scheduled, numbered_graph
@@ -74,12 +74,21 @@ class Subject:
     @cached_property
     def stock_runs(self) -> Runs:
         """What runs ask for with memory pattern and same-size reuse …"""
-        return self._runs(True)
+        return self._runs(self.graph, True)
 
     @cached_property
     def plain_runs(self) -> Runs:
-        """… and without."""
-        return self._runs(False)
+        """… and without …"""
+        return self._runs(self.graph, False)
+
+    @cached_property
+    def packaged_runs(self) -> Runs:
+        """… and from a package. Its file lists the nodes as they would run, and ONNX Runtime orders them once more."""
+        return self._runs(as_saved(self.graph), False)
+
+    def runs_in(self, mode: str) -> Runs:
+        """Those of a mode."""
+        return self.stock_runs if mode == "stock" else self.plain_runs if mode in _INLINE else self.packaged_runs
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -93,7 +102,7 @@ class Subject:
         sizes = (self.graph.tensors[name].size for name in self.graph.inputs if name in self.graph.tensors)
         return sum(int(str(size)) for size in sizes if not isinstance(size, Unknown))
 
-    def _runs(self, on: bool) -> Runs:
+    def _runs(self, graph: Graph, on: bool) -> Runs:
         block = block_size()
         types = {t.name: t for inner in self.graph.walk() for t in inner.tensors.values()}
         weights = {w.name: w for w in self.graph.all_weights()}
@@ -123,7 +132,7 @@ class Subject:
                 before, after = before * old, after * new
             return total * after // before
 
-        return runs_of(self.graph, reuse=on, pattern=on, size=size, scratch=scratch)
+        return runs_of(graph, reuse=on, pattern=on, size=size, scratch=scratch)
 
 
 def predict(
@@ -182,14 +191,13 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
     if mode != "stock":
         heap.trim()
     kept = heap.resident
+    in_arena = () if mode == "mapped" else packed_in_arena(subject.graph)
     if mode == "planned":
         run = planned_growth(subject.plain_runs)
         arena, tables = run, 0
         kept += _PLANNER
     else:
-        arena, tables = arena_growth(
-            subject.stock_runs if mode == "stock" else subject.plain_runs, heap, packed_in_arena(subject.graph)
-        )
+        arena, tables = arena_growth(subject.runs_in(mode), heap, in_arena)
     fixed = base.imported + base.loading + subject.input_bytes
     loaded = fixed + kept
     growth = arena + tables + mapped + base.running
@@ -252,7 +260,7 @@ def mapped_bytes(weights: Weights, mode: str) -> int:
 
 def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
     """What is resident after the runs, by what it is."""
-    weights, plain = subject.weights, subject.plain_runs.first
+    weights, plain = subject.weights, (subject.plain_runs if mode in _INLINE else subject.packaged_runs).first
     packed = 0 if mode == "mapped" else sum(weights.packed.values())
     unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
     structures = weights.structures + (_PLANNER if mode == "planned" else 0)
