@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import prod
 from os import PathLike
 from pathlib import Path
 
@@ -32,6 +33,7 @@ _STEADY = 3
 """Later runs until the arena has its final size."""
 _PLANNER = 700 << 10
 """What the planner takes in a process of its own."""
+_FAULT_AROUND = 64 << 10
 _RECORDING = 300 << 10
 """What it takes to write down a run and to lay out its plan."""
 
@@ -186,7 +188,7 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
         mapped = most_mapped = 0
     else:
         most_mapped = load_external(weights, heap, mode)
-        mapped = mapped_bytes(weights, mode)
+        mapped = mapped_bytes(subject, mode)
     at_load = max(heap.peak, most_mapped)
     if mode != "stock":
         heap.trim()
@@ -250,12 +252,35 @@ def _play(requests: Requests, arena: Arena) -> list[int | None]:
     return list(at.values())
 
 
-def mapped_bytes(weights: Weights, mode: str) -> int:
+def mapped_bytes(subject: Subject, mode: str) -> int:
     """The pages of weight files that runs read."""
-    if mode == "mapped":
-        return weights.bytes
-    unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
-    return unpacked + (sum(weights.packed.values()) if mode == "prepacked" else 0)
+    weights = subject.weights
+    rows = rows_read(subject.graph)
+    packed = {} if mode == "mapped" else weights.packed
+    sizes = {weight.name: weight.size or 0 for weight in weights.run if weight.name not in packed}
+    unpacked = sum(_windows(size, rows[name]) if name in rows else size for name, size in sizes.items())
+    return unpacked + (sum(packed.values()) if mode == "prepacked" else 0)
+
+
+def rows_read(graph: Graph) -> dict[str, int]:
+    """The weights of which runs read single rows, as of an embedding table, and how many rows."""
+    known, rows, whole = {weight.name for weight in graph.weights}, dict[str, int](), set[str]()
+    for node in graph.nodes:
+        gathers = node.op_type == "Gather" and node.attributes.get("axis", 0) == 0
+        for position, name in enumerate(node.inputs):
+            if name in known and not (gathers and position == 0):
+                whole.add(name)
+        indices = graph.tensors.get(node.inputs[1]) if gathers else None
+        if indices is not None and node.inputs[0] in known and indices.shape is not None:
+            count = prod(dim for dim in indices.shape if isinstance(dim, int))
+            rows[node.inputs[0]] = rows.get(node.inputs[0], 0) + count
+    return {name: count for name, count in rows.items() if name not in whole}
+
+
+def _windows(size: int, rows: int) -> int:
+    """What so many rows anywhere in a mapped weight bring in: a fault maps the pages around it, too."""
+    windows = max(1, size // _FAULT_AROUND)
+    return min(size, round(windows * (1 - (1 - 1 / windows) ** rows)) * _FAULT_AROUND)
 
 
 def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
@@ -270,7 +295,7 @@ def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int,
         "libraries": base.shared + base.loading + base.running,
         "interpreter": base.imported - base.shared,
         "inputs": subject.input_bytes,
-        "weights": weights.bytes if mode == "mapped" else unpacked,
+        "weights": unpacked if mode in _INLINE else mapped - (packed if mode == "prepacked" else 0),
         "packed copies": packed,
         "session": structures,
         "kept by the heap": max(0, kept - in_heap - structures),
