@@ -21,6 +21,11 @@ from onnxmem.estimation.estimate import Estimate as Estimate
 from onnxmem.estimation.estimate import estimate as estimate
 from onnxmem.estimation.planning import Planning as Planning
 from onnxmem.estimation.planning import plan as plan
+from onnxmem.explaining.explain import explain as explain
+from onnxmem.explaining.explanation import Explanation as Explanation
+from onnxmem.explaining.finding import Finding as Finding
+from onnxmem.fitting.fit import fit as fit
+from onnxmem.fitting.fitting import Fitting as Fitting
 from onnxmem.history.history import History as History
 from onnxmem.history.history import read_history as read_history
 from onnxmem.measurement.measure import measure as measure

@@ -88,13 +88,14 @@ def demo(
 def _observe(path: Path, step: OnProgress) -> list[Document]:
     """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
+    from onnxmem.explaining.explain import with_findings  # noqa: PLC0415
     from onnxmem.measurement.measure import measure  # noqa: PLC0415
     from onnxmem.releasing.ladder import release_ladder  # noqa: PLC0415
     from onnxmem.report.build import document_of  # noqa: PLC0415
 
     shapes = {"image": SHAPE}
     stages: dict[str, Callable[[], Any]] = {
-        "measuring it in a fresh process": lambda: measure(path, shapes=shapes, runs=3),
+        "measuring it in a fresh process": lambda: with_findings(measure(path, shapes=shapes, runs=3).document()),
         # Its nodes are stock's: they need no second look.
         "measuring it inside its plan": lambda: measure(path, shapes=shapes, runs=3, mode="planned", nodes=False),
         "releasing it, step by step": lambda: release_ladder(path, shapes=shapes, runs=1),

@@ -30,6 +30,7 @@ def measure(
 
     In a fresh process: exact peaks by phase, what they are made of, the largest nodes, and latency.
     """
+    from onnxmem.explaining.explain import with_findings  # noqa: PLC0415
     from onnxmem.measurement.measure import measure as run  # noqa: PLC0415
     from onnxmem.report.sections.measure import ending  # noqa: PLC0415
 
@@ -48,7 +49,8 @@ def measure(
             nodes=nodes,
             on_progress=step,
         )
-    output.show(result)
+        document = with_findings(result.document())
+    output.show(document)
     if not result.verdict.ok:
         tell(f"the process {ending(result.document())}", result.verdict.hint)
         raise typer.Exit(3)

@@ -182,6 +182,26 @@ def demonstrate(name: str = "model.onnx") -> dict[str, Any]:
             "verdict": f"In one process all of {name} came back."}  # fmt: skip
 
 
+def fit(name: str = "model.onnx") -> dict[str, Any]:
+    """Two modes, of which one was measured."""
+    points = [{"size": size, "bytes": (80 + 6 * size) * MIB} for size in (1, 8, 12)]
+    less = [{"size": size, "bytes": (80 + 3 * size) * MIB} for size in (1, 8, 12)]
+    attempts = [{"size": 12, "fits": True, "peak_bytes": 118 * MIB, "verdict": "ok"},
+                {"size": 14, "fits": False, "peak_bytes": None, "verdict": f"out of memory: {name}"}]  # fmt: skip
+    same = {"open_end": False, "gaps": [], "workers": 2}
+    answer = {
+        "axis": {"names": [name], "start": 1, "stop": 64, "step": 1}, "recommended": "planned", "impossible": [13],
+        "modes": [{"mode": "stock", "size": 8, "holds": 8, "bytes": 128 * MIB, "points": points, **same},
+                  {"mode": "planned", "size": 12, "holds": 12, "bytes": 116 * MIB, "points": less, **same, "gaps": [7],
+                   "verified": {"size": 12, "limited_by": "RLIMIT_DATA", "attempts": attempts}}],
+        "changes": [{"mode": "stock", "size": 8, "text": "nothing"}, {"mode": "planned", "size": 12, "text": name}],
+        "gains": {"stock": 0.0, "planned": 0.5},
+    }  # fmt: skip
+    return {"schema": "onnxmem.fit/1", "model": name, "budget_bytes": 140 * MIB, "workers": 1, "threads": 2,
+            "margin": 0.08, "fixed": {"height": 64}, "assumed": {"width": 224}, "answers": [answer], "fits": True,
+            "unknown_tensors": [name], "environment": ENVIRONMENT}  # fmt: skip
+
+
 def check(name: str = "model.onnx", over: int = 20 * MIB) -> dict[str, Any]:
     """Two checks: one that fits, and one that takes so much more than its budget."""
 
@@ -253,4 +273,4 @@ def all_of_them(name: str = "model.onnx") -> list[dict[str, Any]]:
     """One of each schema."""
     first = [estimate(name), plan(names=(name,)), trace(name), measure(name=name)]
     return [*first, release(name), share(name), compare(name), package(name), convert(name),
-            track(name), demonstrate(name), check(name), history(name)]  # fmt: skip
+            track(name), demonstrate(name), check(name), history(name), fit(name)]  # fmt: skip

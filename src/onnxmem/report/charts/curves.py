@@ -1,7 +1,8 @@
-"""Curves: peak memory against input size, measured, fitted and beyond; and workers against the memory of each mode."""
+"""Curves: peak memory against input size, measured and fitted; and that of each mode against workers or a dimension."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from onnxmem.report.charts.bars import Bars, at_one_size, plain
@@ -134,20 +135,48 @@ def share_chart(document: Document, *, width: int = 620) -> Picture:
     """How does memory grow with the number of workers? One line for each mode, named at its end."""
     canvas = Canvas.of(width)
     head = f"{shorten(printable(document['model']), 60)}: memory of N workers"
-    alt, lines = canvas.alt, _modes(document)
+    lines = _modes(document)
     counts = sorted({count for points in lines.values() for count, _ in points})
     if len(counts) == 1:
         return canvas.finish(_at_one_count(canvas, lines, counts[0]), head, sharing_summary(document))
-    top = max((value for points in lines.values() for _, value in points), default=1) * 1.05
+    chart = _by_mode(canvas, lines, ("workers", "total PSS"), lambda n: format_count(n, "worker"), values=counts)
+    return canvas.finish(chart, head, sharing_summary(document))
+
+
+def fit_chart(document: Document, *, width: int = 620) -> Picture:
+    """How does each mode's memory grow with a dimension, and where does it meet the budget?"""
+    canvas = Canvas.of(width, document["budget_bytes"], "budget")
+    answer, what = document["answer"], "peak RSS" if document["workers"] == 1 else "total PSS"
+    lines = {mode["mode"]: [(p["size"], p["bytes"]) for p in mode["points"]] for mode in answer["modes"]}
+    across = shorten(printable(" = ".join(answer["axis"]["names"])), 60)
+    head = f"{shorten(printable(document['model']), 60)}: {what} against {across}"
+    chart = _by_mode(canvas, lines, (across, f"predicted {what}"), lambda n: f"{across} {n:,}")
+    return canvas.finish(chart, head, ["by prediction, without the margin"])
+
+
+def _by_mode(
+    canvas: Canvas,
+    lines: Lines,
+    axes: tuple[str, str],
+    called: Callable[[int], str],
+    values: list[int] | None = None,
+) -> Any:
+    """One line for each mode, named at its end, and the limit if there is one.
+
+    `axes` are their titles, `called` is how a place across is called, and `values` are the ticks below.
+    """
+    alt, width = canvas.alt, canvas.width
+    top = canvas.reach(max((value for points in lines.values() for _, value in points), default=1) * 1.05)
+    end = max((at for points in lines.values() for at, _ in points), default=1)
     factor, unit = unit_of(top)
-    x = canvas.scale("x:Q", max(counts, default=1), title="workers", values=counts, format="d", grid=False)
-    y = canvas.scale("y:Q", top / factor, title=f"total PSS ({unit})", tickCount=6)
+    ticks = {"tickCount": max(width // 80, 3)} if values is None else {"values": values}
+    x = canvas.scale("x:Q", end, title=axes[0], format="d", grid=False, **ticks)
+    y = canvas.scale("y:Q", top / factor, title=f"{axes[1]} ({unit})", tickCount=6)
     rows = [
-        {"mode": mode, "x": count, "y": value / factor,
-         "hover": f"{mode}, {format_count(count, 'worker')}: {format_bytes(value)}"}
+        {"mode": mode, "x": at, "y": value / factor, "hover": f"{mode}, {called(at)}: {format_bytes(value)}"}
         for mode, points in lines.items()
-        for count, value in points
-    ]  # fmt: skip
+        for at, value in points
+    ]
     modes = [mode for mode in lines if mode != FLOOR]
     # The baseline is what everybody has, and the one to get away from.
     colours = {mode: LIGHT.peak if mode in ("stock", "ort") else LINES[k % 6] for k, mode in enumerate(modes)}
@@ -164,6 +193,7 @@ def share_chart(document: Document, *, width: int = 620) -> Picture:
         canvas.rows(rows)
         .mark_point(**dots)
         .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), description="hover:N"),
+        *canvas.limit_line(top, _HIGH, across=False),
     ]
     # Each line's name and last value in the right margin, moved apart where lines end together, behind its marker.
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
@@ -173,7 +203,7 @@ def share_chart(document: Document, *, width: int = 620) -> Picture:
         text = canvas.text([{}], align="left", baseline="middle", dx=24, fontSize=12)
         layers.append(key.encode(x=alt.value(width + 16), y=at))
         layers.append(text.encode(x=alt.value(width), y=at, text=alt.value(f"{mode}  {format_bytes(value)}")))
-    return canvas.finish(alt.layer(*layers).properties(width=width, height=_HIGH), head, sharing_summary(document))
+    return alt.layer(*layers).properties(width=width, height=_HIGH)
 
 
 def _at_one_count(canvas: Canvas, lines: Lines, count: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
-from onnxmem.report.charts.theme import LIGHT, OTHER, PARTS, text_on
+from onnxmem.report.charts.theme import FINE_PARTS, LIGHT, OTHER, PARTS, text_on
 from onnxmem.units import format_bytes
 
 WIDTH = 760
@@ -54,7 +54,7 @@ def _segments(bar: Document, top: float, pixels: float, rects: list[Row], texts:
     at, below = 0.0, []
     for part in (part for part in bar["parts"] if part["bytes"] > 0):
         name, size = shorten(printable(str(part["name"])), 40), format_bytes(part["bytes"])
-        colour, along = PARTS.get(name, OTHER), part["bytes"] * pixels
+        colour, along = {**PARTS, **FINE_PARTS}.get(name, OTHER), part["bytes"] * pixels
         row = {"name": name, "size": size, "colour": colour}
         rects.append({**row, "x": at, "x2": at + along, "y": top, "y2": top + _BAR})
         written = next((text for text in (f"{name} {size}", name) if len(text) * CHARACTER + 8 <= along), "")

@@ -13,6 +13,7 @@ from onnxmem.report.charts.canvas import Picture
 from onnxmem.report.report import Chart
 
 DRAWINGS = {
+    "fit": "curves:fit_chart",
     "history": "history:history_chart",
     "memory map": "memory_map:placement_map",
     "peak parts": "parts:peak_parts",
@@ -25,7 +26,7 @@ DRAWINGS = {
 }
 """Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
 
-NARROW = {"history": 250, "peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 210,
+NARROW = {"fit": 170, "history": 250, "peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 210,
           "timeline": 240, "waterfall": 190, "workers": 170}  # fmt: skip
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 

@@ -48,6 +48,24 @@ PARTS = {
     "heap": "#8fd0bc",
     "stacks": "#7a4d70",
 }
+# The same in finer parts, in their order.
+FINE_PARTS = {
+    "libraries": PARTS["libraries"],
+    "interpreter": "#6b7680",
+    "inputs": "#d9c9e8",
+    "weights": PARTS["weights"],
+    "packed copies": PARTS["packed copies"],
+    "session": "#46627d",
+    "kept by the heap": PARTS["heap"],
+    "loading": "#2c7560",
+    "activations": "#e8a95c",
+    "scratch": "#8f5413",
+    "reuse": "#f3d7a8",
+    "pattern": "#a94c17",
+    "arena slack": "#f0c0a0",
+    "outputs": PARTS["outputs"],
+    "unknown": "#e9e4c9",
+}
 
 
 def contrast(one: str, other: str) -> float:

@@ -11,8 +11,10 @@ from onnxmem.report.cells import words
 from onnxmem.report.report import Document, Section
 
 BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "trace": "plan:trace_section",
-            "measure": "measure:section", "release": "release:section", "track": "release:track_section",
+            "measure": "measure:section", "explain": "explain:section",
+            "release": "release:section", "track": "release:track_section",
             "demonstrate": "release:demonstration_section", "share": "share:section", "compare": "compare:section",
+            "fit": "fit:section",
             "package": "package:section", "convert": "package:conversion_section",
             "zoo": "package:zoo_section", "check": "check:section", "history": "history:section"}  # fmt: skip
 """Where in this folder the section of each schema is built: version 1 of `onnxmem.` + its name."""

@@ -31,13 +31,13 @@ def model(document: Document) -> str:
     return words(document.get("model") or document.get("problem") or "a problem", 80)
 
 
-def command(document: Document, verb: str, *more: str) -> str:
-    """The next command about the same model, fed in the same way."""
+def command(document: Document, verb: str, *more: str, kept: Sequence[str] = _KEPT) -> str:
+    """The next command about the same model, fed in the same way: with those options of this one that are `kept`."""
     given = _words_of(document)
     name = str(document.get("model") or document.get("problem") or "MODEL")
     path = next((word for word in given if PurePath(word).name == name), name)
-    kept = [word for k, word in enumerate(given) if word in _KEPT or (k and given[k - 1] in _KEPT)]
-    return words(shlex.join(["onnxmem", verb, path, *kept, *more]), 400)
+    same = [word for k, word in enumerate(given) if word in kept or (k and given[k - 1] in kept)]
+    return words(shlex.join(["onnxmem", verb, path, *same, *more]), 400)
 
 
 def _words_of(document: Document) -> list[str]:
@@ -73,8 +73,8 @@ def about_assumed(assumed: Document) -> list[str]:
     return [f"Assumed: {pairs}. Set it with --dim or --shape."] if pairs else []
 
 
-def about_machine(document: Document) -> list[str]:
-    """Where it was measured."""
+def about_machine(document: Document, how: str = "Measured with") -> list[str]:
+    """Where it was measured, or for which it was predicted."""
     where = document.get("environment") or {}
     if not where:
         return []
@@ -87,7 +87,7 @@ def about_machine(document: Document) -> list[str]:
         parts.append(format_count(int(where["cores"]), "core"))
     if where.get("kernel"):
         parts.append(f"{words(where.get('system', ''), 10).capitalize()} {words(where['kernel'], 40)}")
-    lines = [f"Measured with {', '.join(parts)}."]
+    lines = [f"{how} {', '.join(parts)}."]
     if where.get("variables"):
         pairs = " ".join(f"{words(k, 40)}={words(v, 60)}" for k, v in where["variables"].items())
         lines.append(f"Environment variables: {pairs}")

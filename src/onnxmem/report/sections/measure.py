@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnxmem.report.cells import Document, known, listed, name, number, reasons, seconds, sentence, size, text, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, figures, model, of_limit
+from onnxmem.report.sections.explain import next_steps
 from onnxmem.report.sections.peak_parts import parts_table, peak_parts
 from onnxmem.units import format_bytes, format_count, format_percent, format_seconds
 
@@ -130,7 +131,9 @@ def _spread_of_latency(document: Document) -> str:
 
 
 def _actions(document: Document) -> tuple[Action, ...]:
-    """What may take less, the largest saving first; none is promised that was not measured."""
+    """What may take less, the largest saving first: what was found, or else what the figures alone suggest."""
+    if document.get("findings"):
+        return next_steps(document["findings"])
     mode, runtime, found = document["scenario"]["mode"], document.get("runtime") or {}, []
     ran, used = number(document, "run_growth_bytes"), number(runtime, "arena_peak_bytes")
     if mode not in ("planned",):

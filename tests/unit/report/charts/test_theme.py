@@ -41,7 +41,14 @@ def test_what_is_written_on_paper_can_be_read(scheme: Theme) -> None:
 
 
 def test_what_is_written_on_fills_can_be_read() -> None:
-    fills = {*theme.SIZES, *theme.PARTS.values(), theme.AT_PEAK, theme.TOGETHER, theme.OTHER}
+    fills = {
+        *theme.SIZES,
+        *theme.PARTS.values(),
+        *theme.FINE_PARTS.values(),
+        theme.AT_PEAK,
+        theme.TOGETHER,
+        theme.OTHER,
+    }
     for fill in fills | {theme.FILE, theme.ANONYMOUS, theme.OPTIMAL}:
         assert contrast(theme.text_on(fill), fill) >= 4.5, fill
 
@@ -49,8 +56,8 @@ def test_what_is_written_on_fills_can_be_read() -> None:
 def test_series_differ_in_more_than_hue() -> None:
     assert len(set(theme.SHAPES)) == len(set(theme.DASHES)) == len(theme.LINES)
     assert contrast(theme.FILE, theme.ANONYMOUS) >= 2
-    shades = list(theme.PARTS.values())
-    assert all(contrast(one, other) >= 1.7 for one, other in itertools.pairwise(shades))
+    for shades in (theme.PARTS, theme.FINE_PARTS):
+        assert all(contrast(one, other) >= 1.7 for one, other in itertools.pairwise(shades.values()))
 
 
 def marks(spec: Any) -> Iterator[dict[str, Any]]:
@@ -85,6 +92,7 @@ def test_charts_write_only_in_colours_that_can_be_read(name: str) -> None:
         (lambda: timeline.timeline_chart(LIMITED), "memory limit 150.0 MiB"),
         (lambda: parts.peak_parts({"bars": [{**PARTS[0], "budget_bytes": 100 << 20}]}), "budget 100.0 MiB"),
         (lambda: placement_map({**samples.plan(300), "capacity_bytes": 800 << 20}), "capacity"),
+        (lambda: curves.fit_chart({**samples.fit(), "answer": samples.fit()["answers"][0]}), "budget 140.0 MiB"),
         (lambda: bars.strategies(samples.estimate()["activations"]), "lower bound 8.0 MiB"),
     ],
 )

@@ -1,0 +1,153 @@
+"""What fits into a budget, as a result that can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from onnxmem.documents import Record, stored
+from onnxmem.fitting.axis import Axis
+from onnxmem.result import Result
+from onnxmem.units import format_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point(Record):
+    """What all workers together are predicted to take at one size, without the margin."""
+
+    size: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt(Record):
+    """One size, run under the limit."""
+
+    size: int
+    fits: bool
+    peak: int | None = stored("peak_bytes")
+    """What was resident at most: of one worker its RSS, of several the sum of their PSS. None if it did not end."""
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified(Record):
+    """What measuring under the limit has shown."""
+
+    size: int | None
+    """The largest that held; None if none did."""
+    limited_by: str
+    """What kept the process below the budget."""
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeFit(Record):
+    """One mode: how large it may be."""
+
+    mode: str
+    size: int | None
+    """The largest size that fits with the margin; None if the smallest does not."""
+    open_end: bool
+    """Whether the search ended before the budget did."""
+    gaps: tuple[int, ...]
+    """Smaller sizes, of those that were looked at, that do not fit: arenas grow in powers of two."""
+    workers: int
+    """How many workers fit at the smallest size."""
+    points: tuple[Point, ...]
+    """What was looked at, small to large."""
+    verified: Verified | None = None
+
+    @property
+    def holds(self) -> int | None:
+        """The largest size: as measured, or if it was not, as predicted."""
+        return self.verified.size if self.verified else self.size
+
+    @property
+    def smallest(self) -> Point:
+        """The first size of the range."""
+        return self.points[0]
+
+    @property
+    def at_size(self) -> Point | None:
+        """What it takes at the largest size that fits."""
+        return next((point for point in self.points if point.size == self.size), None)
+
+    def derived(self) -> Mapping[str, Any]:
+        """The largest size, and what it takes."""
+        at = self.at_size
+        return {"holds": self.holds, "bytes": at.bytes if at else None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change(Record):
+    """What to change so that more fits."""
+
+    mode: str
+    size: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Record):
+    """What fits, along one range of sizes."""
+
+    axis: Axis
+    modes: tuple[ModeFit, ...]
+    changes: tuple[Change, ...]
+    """Each lets more in than those before it, and asks for more work."""
+    recommended: str | None
+    """The mode that takes the least work of those that let nearly the most in; None if nothing fits."""
+    impossible: tuple[int, ...]
+    """Sizes that the model cannot run at."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether any mode fits at all."""
+        return any(mode.holds is not None for mode in self.modes)
+
+    def derived(self) -> Mapping[str, Any]:
+        """How much more each mode lets in than stock, as a part of that."""
+        sizes = {mode.mode: mode.holds for mode in self.modes if mode.holds}
+        stock = sizes.get("stock")
+        return {"gains": {mode: size / stock - 1 for mode, size in sizes.items()} if stock else {}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting(Result):
+    """The largest sizes of a model that fit into a budget, mode by mode."""
+
+    SCHEMA: ClassVar[str] = "onnxmem.fit/1"
+
+    model: str
+    budget: int = stored("budget_bytes")
+    workers: int
+    threads: int
+    margin: float
+    """The part of a prediction that is kept free above it."""
+    fixed: Mapping[str, int]
+    """Dimensions the caller decided."""
+    assumed: Mapping[str, int]
+    """Dimensions the caller left open, and the numbers used for them."""
+    answers: tuple[Answer, ...]
+    """One for each range of sizes."""
+    unknown_tensors: tuple[str, ...]
+    """Tensors whose size depends on what is fed: they are in no figure, so that nothing can be promised."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether anything fits."""
+        return any(answer.fits for answer in self.answers)
+
+    def derived(self) -> Mapping[str, Any]:
+        """Whether anything fits."""
+        return {"fits": self.fits}
+
+    def __repr__(self) -> str:
+        found = []
+        for answer in self.answers:
+            best = next((mode for mode in answer.modes if mode.mode == answer.recommended), None)
+            name = answer.axis.label or "the model"
+            found.append(f"{name} {'does not fit' if best is None else f'up to {best.holds} {best.mode}'}")
+        return f"<Fitting of {self.model} into {format_bytes(self.budget)}: {', '.join(found)}>"

@@ -1,0 +1,210 @@
+"""The section on what fits: the largest size of each mode, what lets more in, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onnxmem.report.cells import Document, count, known, listed, number, percent, size, words
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections.common import about_assumed, about_machine, command, model
+from onnxmem.units import format_bytes, format_count, format_percent
+
+_KEPT = ("--range", "--threads")
+_PACKED = ("external", "mapped", "prepacked")
+_MIB = 2**20
+_FEW = 4
+
+
+def section(document: Document) -> Section:
+    """`onnxmem.fit/1`."""
+    answers = document["answers"]
+    shown = next((each for each in answers if each["recommended"]), answers[0])
+    return Section(
+        f"{model(document)}, {format_bytes(document['budget_bytes'])}"
+        + (f", {format_count(document['workers'], 'worker')}" if document["workers"] > 1 else ""),
+        " ".join(_summary(document, answer) for answer in answers),
+        facts=_facts(document, shown),
+        actions=tuple(action for answer in answers for action in _actions(document, answer))[:3],
+        charts=tuple(_chart(document, answer) for answer in answers if _is_curve(answer)),
+        tables=tuple(table for answer in answers for table in _tables(answer)),
+        notes=_notes(document),
+        alarm=not document["fits"],
+    )
+
+
+def _axis(answer: Document) -> str:
+    return words(" = ".join(answer["axis"]["names"]), 30)
+
+
+def _summary(document: Document, answer: Document) -> str:
+    budget, axis, modes = format_bytes(document["budget_bytes"]), _axis(answer), answer["modes"]
+    best = next((mode for mode in modes if mode["mode"] == answer["recommended"]), None)
+    stock = next((mode for mode in modes if mode["mode"] == "stock"), None)
+    who = "" if document["workers"] == 1 else f" for {format_count(document['workers'], 'worker')}"
+    if best is None:
+        least = min(modes, key=lambda mode: int(mode["points"][0]["bytes"]))
+        at = f"{axis} {least['points'][0]['size']:,}" if axis else "the model"
+        need = format_bytes(least["points"][0]["bytes"])
+        return f"Nothing fits {budget}{who}: {at} needs {need} {words(least['mode'], 30)}, the least of all modes."
+    if not axis:
+        fitting = [words(mode["mode"], 30) for mode in modes if mode["holds"] is not None]
+        where = "as it is" if stock is not None and stock["holds"] is not None else f"only {listed(fitting)}"
+        return f"It fits {budget}{who} {where}: {known(best, 'bytes')} {words(best['mode'], 30)}."
+    parts = [] if stock is None else [_part(answer, stock)]
+    if stock is None or best["mode"] != stock["mode"]:
+        parts.append(_part(answer, best))
+    return f"Largest {axis} that fits {budget}{who}: {', '.join(parts)}."
+
+
+def _part(answer: Document, mode: Document) -> str:
+    called = "as it is" if mode["mode"] == "stock" else words(mode["mode"], 30)
+    if mode["holds"] is None:
+        return f"none {called}"
+    gain = number(answer["gains"], mode["mode"])
+    more = f" (+{gain:.0%})" if gain is not None and gain >= 0.005 else ""
+    beyond = " and more" if mode["open_end"] else ""
+    return f"{mode['holds']:,}{beyond} {called}{more}"
+
+
+def _facts(document: Document, answer: Document) -> tuple[Fact, ...]:
+    best = next((mode for mode in answer["modes"] if mode["mode"] == answer["recommended"]), None)
+    facts = [
+        Fact("budget", size(document, "budget_bytes"), f"{percent(document, 'margin').text} of it kept free, at least")
+    ]
+    if best is None:
+        return tuple(facts)
+    name, verified = words(best["mode"], 30), best.get("verified")
+    if verified:
+        held = [each for each in verified["attempts"] if each["fits"]]
+        facts.append(
+            Fact("measured", size(held[-1], "peak_bytes"), f"{name}, under {words(verified['limited_by'], 40)}")
+        )
+    elif best["bytes"] is not None:
+        facts.append(Fact("predicted", size(best, "bytes"), f"{name}, at the largest that fits"))
+    most = max(answer["modes"], key=lambda mode: int(mode["workers"]))
+    at = f"{_axis(answer)} {most['points'][0]['size']:,}" if _axis(answer) else "as it is"
+    facts.append(
+        Fact("workers that fit", count(most, "workers"), f"{words(most['mode'], 30)}, at {at}, sharing what they can")
+    )
+    return tuple(facts)
+
+
+def _actions(document: Document, answer: Document) -> Iterable[Action]:
+    """Least work first; what is the same as it is, is nothing to do."""
+    stock = next((mode["holds"] for mode in answer["modes"] if mode["mode"] == "stock"), None)
+    for change in answer["changes"]:
+        mode, axis = words(change["mode"], 30), _axis(answer)
+        if mode == "stock":
+            continue
+        gain = f"{axis} {change['size']:,}" + (f" instead of {stock:,}" if stock else "") if axis else "makes it fit"
+        dims = [f"{name}={change['size']}" for name in answer["axis"]["names"]]
+        dims += [f"{name}={value}" for name, value in document["fixed"].items()]
+        given = [word for dim in dims for word in ("--dim", dim)]
+        if mode in _PACKED:
+            do = command(document, "pack", "--mode", mode, *given, "-o", "package", kept=("--range",))
+        else:
+            limit = ("--memory-limit", _plain(document["budget_bytes"])) if document["workers"] == 1 else ()
+            do = command(document, "measure", "--mode", mode, *given, *limit, kept=_KEPT)
+        yield Action(f"{mode}: {gain}; {words(change['text'])}.", command=do)
+
+
+def _plain(size: int) -> str:
+    """As one types it."""
+    return f"{size // _MIB}MiB" if size % _MIB == 0 else str(size)
+
+
+def _is_curve(answer: Document) -> bool:
+    return any(len(mode["points"]) > 1 for mode in answer["modes"])
+
+
+def _chart(document: Document, answer: Document) -> Chart:
+    axis = _axis(answer)
+    ends = ", ".join(f"{words(m['mode'], 30)} up to {m['holds'] or 'none'}" for m in answer["modes"])
+    alt = f"Predicted memory against {axis}, one line per mode, and the budget across them: {ends}."
+    return Chart("fit", f"Memory against {axis}", alt, {**document, "answer": answer})
+
+
+def _tables(answer: Document) -> Iterable[Table]:
+    axis = _axis(answer)
+    least = f"at {answer['modes'][0]['points'][0]['size']:,}" if axis else "takes"
+    rows = []
+    for mode in answer["modes"]:
+        first = mode["points"][0]
+        cells = [Cell(words(mode["mode"], 30))]
+        if axis:
+            largest = (
+                count(mode, "holds") if mode["holds"] is not None else Cell("none", why="the smallest does not fit")
+            )
+            cells += [largest, Cell("") if mode["bytes"] is None else size(mode, "bytes"), _gain(answer, mode)]
+        else:
+            cells.append(Cell("yes" if mode["holds"] is not None else "no"))
+        cells += [size(first, "bytes"), count(mode, "workers"), Cell(_measured(mode))]
+        rows.append(tuple(cells))
+    heads = ("largest", "takes", "gain") if axis else ("fits",)
+    title = f"Largest {axis} by mode" if axis else "Does it fit?"
+    columns = ("mode", *heads, least, f"workers {least}" if axis else "workers", "measured")
+    used = [k for k in range(len(columns)) if columns[k] != "measured" or any(row[k].text for row in rows)]
+    yield Table(title, tuple(columns[k] for k in used), tuple(tuple(row[k] for k in used) for row in rows))
+    if _is_curve(answer):
+        yield _by_size(answer)
+
+
+def _gain(answer: Document, mode: Document) -> Cell:
+    gain = number(answer["gains"], mode["mode"])
+    return Cell("") if gain is None or abs(gain) < 0.0005 else Cell(f"{gain:+.0%}", gain, "fraction")
+
+
+def _by_size(answer: Document) -> Table:
+    """The picture in numbers."""
+    sizes = sorted({point["size"] for mode in answer["modes"] for point in mode["points"]})
+    rows = []
+    for each in sizes:
+        found = [next((p for p in mode["points"] if p["size"] == each), None) for mode in answer["modes"]]
+        cells = (Cell("") if point is None else size(point, "bytes") for point in found)
+        rows.append((Cell(f"{each:,}", each), *cells))
+    names = (words(mode["mode"], 30) for mode in answer["modes"])
+    return Table(f"Predicted memory by {_axis(answer)}", (_axis(answer), *names), tuple(rows))
+
+
+def _measured(mode: Document) -> str:
+    verified = mode.get("verified")
+    if not verified:
+        return ""
+    tried = len(verified["attempts"])
+    return f"{'holds' if verified['size'] is not None else 'does not hold'}, {format_count(tried, 'attempt')}"
+
+
+def _notes(document: Document) -> list[str]:
+    notes = []
+    unknown = document["unknown_tensors"]
+    if unknown:
+        one = f"{format_count(len(unknown), 'tensor')} (such as {words(unknown[0], 60)})"
+        notes.append(
+            f"Nothing can be promised: {one} of a size that depends on what is fed, in no figure. Use --verify."
+        )
+    for answer in document["answers"]:
+        notes += [note for mode in answer["modes"] for note in _about_mode(mode, _axis(answer))]
+        if answer["impossible"]:
+            few = listed([f"{each:,}" for each in answer["impossible"][:_FEW]])
+            notes.append(f"The model cannot run with {_axis(answer)} {few}.")
+    notes.append(
+        f"Predictions are off by 2–3% in the mean; {format_percent(document['margin'])} above each is kept free, which "
+        "19 in 20 stay below. --verify measures under a real limit, and needs no margin."
+    )
+    if document["workers"] > 1:
+        notes.append("Workers share pages of files, and load one after another.")
+    notes.append("All figures are of the whole process, with Python and libraries.")
+    return [*notes, *about_assumed(document["assumed"]), *about_machine(document, "For")]
+
+
+def _about_mode(mode: Document, axis: str) -> Iterable[str]:
+    """Where it does not fit although larger sizes do, and what did not hold."""
+    name = words(mode["mode"], 30)
+    if mode["gaps"]:
+        gaps = listed([f"{gap:,}" for gap in mode["gaps"][:_FEW]])
+        yield f"{name}: {axis} {gaps} would not fit although larger ones do: the arena grows in powers of two."
+    for attempt in (mode.get("verified") or {}).get("attempts") or ():
+        if not attempt["fits"]:
+            died = words(attempt["verdict"].partition(":")[0], 120)
+            why = f"{known(attempt, 'peak_bytes')} resident" if attempt["peak_bytes"] else died
+            yield f"{name}, {axis} {attempt['size']:,} did not hold: {why}."

@@ -1,0 +1,89 @@
+"""What fits into a budget, on the command line and under a real limit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+import onnxmem
+from onnxmem import zoo
+from onnxmem.fitting.axis import Given
+from onnxmem.fitting.fitting import Fitting
+
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def unet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "unet.onnx"
+    onnx.save(zoo.build("unet", channels=8), path)
+    return path
+
+
+def onnxmem_fit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "onnxmem", "fit", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_answer_comes_first_and_the_result_is_saved(unet: Path, tmp_path: Path) -> None:
+    saved, page = tmp_path / "fit.json", tmp_path / "fit.html"
+    image = ("--dim", "height=64..1024:64", "--dim", "width=height")
+    run = onnxmem_fit(unet, "--budget", "160MiB", *image, "--threads", "1", "-o", saved, "--html", page)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[2].startswith("Largest height = width that fits 160.0 MiB: ")
+    assert "--mode planned" in run.stdout and "Traceback" not in run.stderr
+    result = Fitting.from_document(json.loads(saved.read_text()))
+    sizes = {mode.mode: mode.size or 0 for mode in result.answers[0].modes}
+    assert sizes["planned"] > sizes["stock"] > 0
+    assert all(size % 64 == 0 for size in sizes.values())
+    assert "budget 160.0 MiB" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--budget", "10MiB"), 1, "nothing fits into 10.0 MiB: the least is"),
+        (("--budget", "lots"), 2, "'lots' is not a size"),
+        (("--budget", "1GiB", "--dim", "depth=1..4"), 2, "no free dimension 'depth'"),
+        (("--budget", "1GiB", "--mode", "ort"), 2, "mode 'ort' cannot be predicted"),
+        (("--budget", "1GiB", "--verify", "--workers", "2"), 2, "--verify runs one process"),
+        (("--budget", "1GiB", "-o", "/nowhere/fit.json"), 2, "there is no folder"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence(model: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    run = onnxmem_fit(model, *arguments)
+    assert run.returncode == code
+    assert said in run.stderr and "Traceback" not in run.stderr
+
+
+def test_a_file_that_is_no_model_is_not_fitted(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    assert onnxmem_fit(broken, "--budget", "1GiB").returncode == 3
+
+
+def test_what_was_verified_holds_under_the_limit_and_what_is_larger_does_not(unet: Path) -> None:
+    budget = 150 * MIB
+    dims: dict[str, Given] = {"height": range(64, 1025, 64), "width": "height"}
+    result = onnxmem.fit(unet, budget, dims=dims, modes=["tuned"], threads=1, verify=True)
+    (mode,) = result.answers[0].modes
+    assert mode.verified is not None and mode.holds is not None
+    assert mode.verified.limited_by in ("cgroup memory.max", "RLIMIT_DATA")
+    again = onnxmem.measure(
+        unet,
+        dims={"height": mode.holds, "width": mode.holds},
+        mode="tuned",
+        threads=1,
+        memory_limit=budget,
+        nodes=False,
+    )
+    assert again.verdict.ok
+    assert isinstance(again.trial.highest, int) and again.trial.highest <= budget
+    larger = mode.holds + 64
+    more = onnxmem.measure(unet, dims={"height": larger, "width": larger}, mode="tuned", threads=1, nodes=False)
+    assert isinstance(more.trial.highest, int) and more.trial.highest > 0.9 * budget

@@ -1,0 +1,125 @@
+"""The largest size that fits, by predictions alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from onnx import ModelProto, helper
+
+from onnxmem import zoo
+from onnxmem.errors import UsageError
+from onnxmem.fitting.axis import Axis
+from onnxmem.fitting.changes import changes_of, recommend
+from onnxmem.fitting.fitting import Answer, Fitting, ModeFit, Point
+from onnxmem.fitting.search import MARGIN, Sizes, search, together
+from onnxmem.model.model import Model
+from onnxmem.prediction.calibration import Calibration, Process
+from onnxmem.prediction.predict import MODES
+from onnxmem.schedule.scheduled import Question
+from tests.helpers import model_of
+
+MIB = 2**20
+PROCESS = Process(imported=60 * MIB, shared=36 * MIB, loading=7 * MIB, running=MIB)
+
+
+def sizes_of(proto: ModelProto, axis: Axis, budget: int, workers: int = 1) -> Sizes:
+    return Sizes(
+        model=Model.of(proto),
+        axis=axis,
+        question=lambda dims: Question(dims=dims),
+        threads=1,
+        environment=Calibration(stock=PROCESS, planned=PROCESS),
+        budget=budget,
+        workers=workers,
+        on_size=lambda _: None,
+    )
+
+
+@pytest.fixture(scope="module")
+def chain() -> ModelProto:
+    return zoo.build("matmul", layers=4, width=512)
+
+
+@pytest.mark.parametrize("stop", [None, 100_000])
+def test_no_size_beyond_the_answer_fits_and_none_is_far_below(chain: ModelProto, stop: int | None) -> None:
+    sizes = sizes_of(chain, Axis(names=("batch",), stop=stop), 140 * MIB)
+    for mode in search(sizes, ("stock", "tuned", "planned")):
+        assert mode.size is not None and not mode.open_end
+        assert sizes.fits(mode.mode, mode.size - 1)
+        assert not sizes.fits(mode.mode, mode.size)
+        assert mode.at_size is not None and mode.at_size.bytes * (1 + MARGIN) <= 140 * MIB
+        # A batch of one more takes 2 KiB more in each of a few tensors: the budget is used up but for the margin.
+        used = mode.at_size.bytes * (1 + MARGIN) / (140 * MIB)
+        assert used > (0.98 if mode.mode == "planned" else 0.75)
+
+
+def test_more_workers_leave_less_for_each(chain: ModelProto) -> None:
+    axis = Axis(names=("batch",))
+    one = {mode.mode: mode for mode in search(sizes_of(chain, axis, 140 * MIB), MODES)}
+    two = {mode.mode: mode for mode in search(sizes_of(chain, axis, 140 * MIB, workers=2), MODES)}
+    sizes = {mode: fit.size or 0 for mode, fit in one.items()}
+    assert sizes["tuned"] >= sizes["stock"] > 0
+    assert all((two[mode].size or 0) < sizes[mode] for mode in MODES)
+    assert one["prepacked"].workers >= one["stock"].workers >= 1
+
+
+def test_workers_share_their_files(chain: ModelProto) -> None:
+    sizes = sizes_of(chain, Axis(names=("batch",)), 512 * MIB)
+    for mode in MODES:
+        forecast = sizes.forecast(mode, 0)
+        assert forecast is not None
+        assert together(forecast, 1) == forecast.peak
+        assert together(forecast, 3) == forecast.peak + 2 * (forecast.steady - forecast.shared)
+
+
+def test_an_end_is_kept_and_nothing_may_fit(chain: ModelProto) -> None:
+    few = search(sizes_of(chain, Axis(names=("batch",), start=2, stop=9, step=3), 900 * MIB), ("stock",))[0]
+    assert few.size == 8 and not few.open_end and [point.size for point in few.points] == [2, 5, 8]
+    none = search(sizes_of(chain, Axis(names=("batch",)), 50 * MIB), ("stock",))[0]
+    assert none.size is None and none.workers == 0 and none.smallest.bytes > 50 * MIB
+
+
+def windowed() -> ModelProto:
+    """Runs only if the length is a multiple of 16."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    return model_of(nodes, {"x": [1, "n"]}, ["y"], {"shape": [-1, 16]})
+
+
+def test_sizes_between_which_the_model_cannot_run_need_a_step() -> None:
+    with pytest.raises(UsageError, match="not every size suits it"):
+        search(sizes_of(windowed(), Axis(names=("n",)), 140 * MIB), ("stock",))
+    fit = search(sizes_of(windowed(), Axis(names=("n",), start=16, step=16), 140 * MIB), ("stock",))[0]
+    assert fit.size is not None and fit.size % 16 == 0
+    with pytest.raises(UsageError, match="runs at none of the sizes 1 … 8"):
+        search(sizes_of(windowed(), Axis(names=("n",), stop=8), 140 * MIB), ("stock",))
+
+
+def mode(name: str, size: int | None) -> ModeFit:
+    point = Point(size=1, bytes=80 * MIB)
+    return ModeFit(mode=name, size=size, open_end=False, gaps=(), workers=1, points=(point,))
+
+
+def test_the_least_change_comes_first_and_a_few_per_cent_are_not_worth_a_package() -> None:
+    modes = [mode("stock", 12), mode("prepacked", 31), mode("planned", 30), mode("tuned", 12), mode("mapped", 20)]
+    assert [(change.mode, change.size) for change in changes_of(modes)] == [
+        ("stock", 12),
+        ("planned", 30),
+        ("prepacked", 31),
+    ]
+    assert recommend(modes) == "planned"
+    assert recommend([mode("stock", None), mode("mapped", 1)]) == "mapped"
+    assert recommend([mode("stock", None)]) is None
+
+
+def test_a_fitting_comes_back_as_it_was_saved() -> None:
+    modes = (mode("stock", 12), mode("planned", 30))
+    axis = Axis(names=("batch",), stop=64)
+    answer = Answer(axis=axis, modes=modes, changes=changes_of(modes), recommended=recommend(modes), impossible=())
+    fitting = Fitting(
+        model="m.onnx", budget=140 * MIB, workers=1, threads=2, margin=MARGIN, fixed={}, assumed={}, answers=(answer,),
+        unknown_tensors=(),
+    )  # fmt: skip
+    assert Fitting.from_document(json.loads(json.dumps(fitting.document()))) == fitting
+    assert repr(fitting) == "<Fitting of m.onnx into 140.0 MiB: batch up to 30 planned>"
+    assert fitting.fits and fitting.document()["answers"][0]["gains"] == {"stock": 0.0, "planned": 1.5}
