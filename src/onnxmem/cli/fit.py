@@ -75,5 +75,8 @@ def fit(
     output.show(result)
     if not result.fits:
         least = min((mode.smallest for answer in result.answers for mode in answer.modes), key=lambda each: each.bytes)
-        tell(f"nothing fits into {format_bytes(limit)}: the least is {format_bytes(least.bytes)}")
+        more = format_bytes(round(least.bytes * (1 + result.margin)))
+        tell(
+            f"nothing fits into {format_bytes(limit)}: the least is {format_bytes(least.bytes)}, with the margin {more}"
+        )
         raise typer.Exit(1)

@@ -23,12 +23,15 @@ from onnxmem.measurement.protocol import OUT_OF_MEMORY
 from onnxmem.packing.pack import pack
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.session.modes import find_mode
+from onnxmem.sharing.share import share
 from onnxmem.unknown import Unknown
 
 ATTEMPTS = 8
 _RUNS = 3
 _UNSURE = 0.995
 """From one process to the next, peaks differ by this part: what is nearer to the budget does not count as held."""
+TOGETHER = "no limit: sum of PSS"
+"""How several workers are judged."""
 _KILLED = ("killed", "crashed")
 """How a process may end, too, that got no memory from a library which does not ask twice."""
 
@@ -60,7 +63,8 @@ class Trials:
         attempts: list[Attempt] = []
         limited_by = ""
         while good < index < bad and len(attempts) < ATTEMPTS and not self.deadline.passed:
-            self.on_progress(Progress(f"{fit.mode}, {axis.label} {axis.size(index)}", len(attempts), ATTEMPTS))
+            at = f", {axis.label} {axis.size(index)}" if axis.names else ""
+            self.on_progress(Progress(f"running {fit.mode}{at}", len(attempts), ATTEMPTS))
             attempt, limited_by = self._try(fit.mode, model, index)
             attempts.append(attempt)
             good, bad = (index, bad) if attempt.fits else (good, index)
@@ -69,24 +73,36 @@ class Trials:
         return Verified(size=held, limited_by=limited_by, attempts=tuple(attempts))
 
     def _try(self, mode: str, model: Path, index: int) -> tuple[Attempt, str]:
-        size = self.sizes.axis.size(index)
-        feed = {**self.feed, "dims": {**self.feed["dims"], **self.sizes.axis.dims(size)}}
-        found = measure(
-            model,
-            **feed,
-            mode=mode,
-            runs=_RUNS,
-            threads=self.threads,
-            time_limit=max(self.deadline.left, 1.0),
-            memory_limit=self.budget,
-            nodes=False,
-        )
+        """One size, run; and what the limit was."""
+        axis = self.sizes.axis
+        dims = {**self.feed["dims"], **axis.dims(axis.size(index))}
+        keywords = {
+            **self.feed,
+            "dims": dims,
+            "runs": _RUNS,
+            "threads": self.threads,
+            "time_limit": max(self.deadline.left, 1.0),
+        }
+        run = self._alone if self.sizes.workers == 1 else self._together
+        peak, verdict, limited_by = run(mode, model, keywords)
+        fits = peak is not None and peak <= self.budget * _UNSURE
+        return Attempt(size=axis.size(index), fits=fits, peak=peak, verdict=verdict), limited_by
+
+    def _alone(self, mode: str, model: Path, keywords: Mapping[str, Any]) -> tuple[int | None, str, str]:
+        """The peak of one process under the limit; none if it did not get through."""
+        found = measure(model, **keywords, mode=mode, memory_limit=self.budget, nodes=False)
         verdict, peak = found.verdict, found.trial.highest
-        if not verdict.ok and verdict.kind not in (OUT_OF_MEMORY, *_KILLED):
-            raise ModelError(f"the model does not run at {self.sizes.axis.label} {size}: {verdict}", hint=verdict.hint)
-        known = None if isinstance(peak, Unknown) or not verdict.ok else peak
-        fits = verdict.ok and known is not None and known <= self.budget * _UNSURE
-        return Attempt(size=size, fits=fits, peak=known, verdict=str(verdict)), str(found.trial.limited_by or "")
+        if not verdict.ok and verdict.kind not in (OUT_OF_MEMORY, *_KILLED) and not self.deadline.passed:
+            raise ModelError(f"the model does not run in mode {mode}: {verdict}", hint=verdict.hint)
+        ended = None if isinstance(peak, Unknown) or not verdict.ok else peak
+        return ended, str(verdict), str(found.trial.limited_by or "")
+
+    def _together(self, mode: str, model: Path, keywords: Mapping[str, Any]) -> tuple[int | None, str, str]:
+        """The sum of all workers' PSS. Nothing holds them below the budget: no limit is on several processes."""
+        (found,) = share(model, (self.sizes.workers,), (mode,), **keywords, cold=False).modes
+        if isinstance(found.total_pss, Unknown):
+            raise ModelError(f"the workers do not run in mode {mode}: {found.total_pss.reason}")
+        return found.total_pss, "ok", TOGETHER
 
     def _next(self, mode: str, index: int, attempt: Attempt, good: int, bad: int) -> int:
         """The next place to look at, between what held and what did not; one that was looked at if there is none."""

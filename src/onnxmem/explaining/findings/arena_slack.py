@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
+from onnxmem.explaining.leaner import net_saving, once_loaded
 from onnxmem.units import format_bytes
 
 
@@ -19,6 +20,7 @@ def find(explained: Explained) -> Finding | None:
         evidence=f"The arena has written to {format_bytes(used + slack)} for {format_bytes(used)}: it grows by powers "
         "of two, and leaves gaps.",
         advice="Run it planned",
-        saving=slack,
+        saving=net_saving(explained, slack, "planned"),
+        when=once_loaded(explained),
         command=explained.in_mode("planned"),
     )

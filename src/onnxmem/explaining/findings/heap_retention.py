@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
-from onnxmem.explaining.modes import leaner_mode
+from onnxmem.explaining.leaner import leaner_mode, net_saving, once_loaded
 from onnxmem.session.modes import find_mode
 from onnxmem.units import format_bytes
 
 
 def find(explained: Explained) -> Finding | None:
-    """Freed memory that is still resident. If the peak is in loading, it has to be lowered there first."""
+    """Freed memory that is still resident."""
     kept = explained.part("kept by the heap")
     if find_mode(explained.mode).trim or not kept:
         return None
@@ -20,7 +20,7 @@ def find(explained: Explained) -> Finding | None:
         what="heap kept after loading",
         evidence=f"Of what loading took, {format_bytes(kept)} were freed and are still resident.",
         advice=f"Run it {mode}: it trims the heap" if mode in ("tuned", "planned") else f"Load it {mode}",
-        saving=kept,
-        when="once it is loaded" if explained.load_peak >= explained.run_peak else "",
+        saving=net_saving(explained, kept, mode),
+        when=once_loaded(explained),
         command=explained.in_mode(mode),
     )

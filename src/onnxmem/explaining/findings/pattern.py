@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
-from onnxmem.explaining.modes import leaner_mode
+from onnxmem.explaining.leaner import leaner_mode, net_saving, once_loaded
 from onnxmem.units import format_bytes
 
 
@@ -20,6 +20,7 @@ def find(explained: Explained) -> Finding | None:
         evidence=f"The pattern takes a second block of {format_bytes(block)}, beside the {format_bytes(tensors)} in "
         "which the first run held its tensors.",
         advice=f"Run it {mode}",
-        saving=block,
+        saving=net_saving(explained, block, mode),
+        when=once_loaded(explained),
         command=explained.in_mode(mode),
     )

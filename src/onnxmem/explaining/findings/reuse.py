@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
-from onnxmem.explaining.modes import leaner_mode
+from onnxmem.explaining.leaner import leaner_mode, net_saving, once_loaded
 from onnxmem.units import format_bytes
 
 
@@ -20,6 +20,7 @@ def find(explained: Explained) -> Finding | None:
         evidence=f"Places that wait for a tensor of the same size take {format_bytes(stretched)} at the peak, where "
         f"{format_bytes(tensors)} are alive.",
         advice=f"Run it {mode}",
-        saving=stretched,
+        saving=net_saving(explained, stretched, mode),
+        when=once_loaded(explained),
         command=explained.in_mode(mode),
     )

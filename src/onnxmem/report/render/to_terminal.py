@@ -92,7 +92,7 @@ def _list(sign: str, items: Iterable[RenderableType]) -> Grid:
 
 
 def _chart(chart: Chart, width: int, colour: bool) -> Iterable[RenderableType]:
-    """The memory map in characters. What other pictures show stands in tables."""
+    """The memory map and what fits, in characters. What other pictures show stands in tables."""
     if chart.kind == "memory map":
         from onnxmem.report.charts.memory_map import plan_of  # noqa: PLC0415
         from onnxmem.report.charts.terminal_map import terminal_map  # noqa: PLC0415
@@ -100,6 +100,13 @@ def _chart(chart: Chart, width: int, colour: bool) -> Iterable[RenderableType]:
         rows = chart.document["placement"]
         drawn = terminal_map(plan_of(chart.document), width, color=colour, placement=rows)
         yield from ("", Text(chart.title, style="bold"), Text.from_ansi(drawn) if colour else Text(drawn))
+    elif chart.kind == "fit":
+        from onnxmem.report.charts.terminal_bars import terminal_bars  # noqa: PLC0415
+
+        modes = chart.document["answer"]["modes"]
+        bars = [(mode["mode"], mode["holds"] or 0, f"{mode['holds']:,}" if mode["holds"] else "none") for mode in modes]
+        drawn = "\n".join(terminal_bars(bars, width))
+        yield from ("", Text(chart.title, style="bold"), Text(drawn))
 
 
 def _table(table: Table, width: int) -> Iterable[RenderableType]:

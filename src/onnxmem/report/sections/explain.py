@@ -39,7 +39,7 @@ def next_steps(findings: Sequence[Document]) -> tuple[Action, ...]:
 
 
 def _action(group: Sequence[Document]) -> Action:
-    certain = [finding for finding in group if not finding["when"]] or group[:1]
+    certain = [finding for finding in group if finding["when"] == group[0]["when"]]
     first, saving = certain[0], sum(int(finding["saving_bytes"]) for finding in certain)
     causes = ", ".join(words(finding["what"], 60) for finding in certain)
     when = f" {words(first['when'], 60)}" if first["when"] else ""

@@ -45,7 +45,10 @@ def _summary(document: Document, answer: Document) -> str:
         least = min(modes, key=lambda mode: int(mode["points"][0]["bytes"]))
         at = f"{axis} {least['points'][0]['size']:,}" if axis else "the model"
         need = format_bytes(least["points"][0]["bytes"])
-        return f"Nothing fits {budget}{who}: {at} needs {need} {words(least['mode'], 30)}, the least of all modes."
+        room = f"{percent(document, 'margin').text} above it"
+        return (
+            f"Nothing fits {budget}{who}: {at} needs {need} {words(least['mode'], 30)}, the least of all, and {room}."
+        )
     if not axis:
         fitting = [words(mode["mode"], 30) for mode in modes if mode["holds"] is not None]
         where = "as it is" if stock is not None and stock["holds"] is not None else f"only {listed(fitting)}"
@@ -68,17 +71,16 @@ def _part(answer: Document, mode: Document) -> str:
 
 def _facts(document: Document, answer: Document) -> tuple[Fact, ...]:
     best = next((mode for mode in answer["modes"] if mode["mode"] == answer["recommended"]), None)
-    facts = [
-        Fact("budget", size(document, "budget_bytes"), f"{percent(document, 'margin').text} of it kept free, at least")
-    ]
+    free = "measured against it, without a margin"
+    if best is None or not best.get("verified"):
+        free = f"{percent(document, 'margin').text} above each prediction is kept free"
+    facts = [Fact("budget", size(document, "budget_bytes"), free)]
     if best is None:
         return tuple(facts)
     name, verified = words(best["mode"], 30), best.get("verified")
     if verified:
         held = [each for each in verified["attempts"] if each["fits"]]
-        facts.append(
-            Fact("measured", size(held[-1], "peak_bytes"), f"{name}, under {words(verified['limited_by'], 40)}")
-        )
+        facts.append(Fact("measured", size(held[-1], "peak_bytes"), _measured_how(document, name, verified)))
     elif best["bytes"] is not None:
         facts.append(Fact("predicted", size(best, "bytes"), f"{name}, at the largest that fits"))
     most = max(answer["modes"], key=lambda mode: int(mode["workers"]))
@@ -87,6 +89,12 @@ def _facts(document: Document, answer: Document) -> tuple[Fact, ...]:
         Fact("workers that fit", count(most, "workers"), f"{words(most['mode'], 30)}, at {at}, sharing what they can")
     )
     return tuple(facts)
+
+
+def _measured_how(document: Document, name: str, verified: Document) -> str:
+    if document["workers"] > 1:
+        return f"{name}, sum of PSS of {format_count(document['workers'], 'worker')}"
+    return f"{name}, peak RSS under {words(verified['limited_by'], 40)}"
 
 
 def _actions(document: Document, answer: Document) -> Iterable[Action]:
@@ -121,7 +129,7 @@ def _chart(document: Document, answer: Document) -> Chart:
     axis = _axis(answer)
     ends = ", ".join(f"{words(m['mode'], 30)} up to {m['holds'] or 'none'}" for m in answer["modes"])
     alt = f"Predicted memory against {axis}, one line per mode, and the budget across them: {ends}."
-    return Chart("fit", f"Memory against {axis}", alt, {**document, "answer": answer})
+    return Chart("fit", f"Largest {axis} that fits, and the memory it takes", alt, {**document, "answer": answer})
 
 
 def _tables(answer: Document) -> Iterable[Table]:
@@ -207,4 +215,5 @@ def _about_mode(mode: Document, axis: str) -> Iterable[str]:
         if not attempt["fits"]:
             died = words(attempt["verdict"].partition(":")[0], 120)
             why = f"{known(attempt, 'peak_bytes')} resident" if attempt["peak_bytes"] else died
-            yield f"{name}, {axis} {attempt['size']:,} did not hold: {why}."
+            at = f", {axis} {attempt['size']:,}" if axis else ""
+            yield f"{name}{at} did not hold: {why}."

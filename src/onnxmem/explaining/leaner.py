@@ -1,0 +1,35 @@
+"""What another mode does without, and what is left of that saving."""
+
+from __future__ import annotations
+
+from onnxmem.explaining.explained import Explained
+
+RUN_WASTE = ("pattern", "reuse", "arena slack")
+_PLANNER = 7 << 19
+"""What a planned session takes itself, measured: its library, the planner, and writing down a run."""
+_PAYS = 2
+"""Planning is worth it from so many times that."""
+
+
+def leaner_mode(explained: Explained) -> str:
+    """For somebody who runs stock: planned where runs waste more than planning costs, otherwise tuned."""
+    wasted = sum(map(explained.part, RUN_WASTE))
+    return "planned" if wasted >= _PAYS * _PLANNER else "tuned"
+
+
+def net_saving(explained: Explained, saving: int, mode: str) -> int:
+    """What is left of a saving: planned runs cost something, which all that they save pays for in proportion."""
+    wasted = _wasted(explained)
+    if mode != "planned" or not wasted:
+        return saving
+    return max(0, saving - _PLANNER * saving // wasted)
+
+
+def once_loaded(explained: Explained) -> str:
+    """On what savings of runs depend: where loading then is the peak, they are there only after it."""
+    return "once it is loaded" if explained.load_peak > explained.run_peak - _wasted(explained) else ""
+
+
+def _wasted(explained: Explained) -> int:
+    kept = explained.part("kept by the heap") if explained.mode == "stock" else 0
+    return kept + sum(map(explained.part, RUN_WASTE))
