@@ -92,7 +92,7 @@ def test_several_workers_are_measured_together(model: Path) -> None:
     result = onnxmem.fit(model, 200 * MIB, dims={"batch": 2}, modes=["prepacked"], workers=2, threads=1, verify=True)
     (mode,) = result.answers[0].modes
     assert mode.verified is not None and mode.holds is not None
-    (attempt,) = mode.verified.attempts
+    attempt = mode.verified.attempts[-1]
     assert attempt.peak is not None and attempt.peak <= 200 * MIB
     # Other processes may share the libraries, too: then their part of them is in none of these.
     assert 40 * MIB < attempt.peak < 1.1 * mode.smallest.bytes

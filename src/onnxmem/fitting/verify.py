@@ -7,7 +7,7 @@ RLIMIT_DATA counts what is reserved but no files at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,10 @@ from onnxmem.session.modes import find_mode
 from onnxmem.sharing.share import share
 from onnxmem.unknown import Unknown
 
-ATTEMPTS = 8
+ATTEMPTS = 12
+CONFIRMED = (1.0, 0.97, 1.0)
+"""Under these parts of the budget a size is run once more before it is recommended. Near a limit, ONNX Runtime's arena
+asks for less and less until it gets something, so that a run may go well once and fail the next time."""
 _RUNS = 3
 _UNSURE = 0.995
 """From one process to the next, peaks differ by this part: what is nearer to the budget does not count as held."""
@@ -61,19 +64,30 @@ class Trials:
         index = first if fit.size is None else (fit.size - axis.start) // axis.step
         good, bad = first - 1, (1 << 31) if last is None else last + 1
         attempts: list[Attempt] = []
-        limited_by = ""
-        while good < index < bad and len(attempts) < ATTEMPTS and not self.deadline.passed:
+        held: set[int] = set()
+        limited_by, sure = "", False
+        while not sure and (held or len(attempts) < ATTEMPTS) and not self.deadline.passed:
+            again = index in held
             at = f", {axis.label} {axis.size(index)}" if axis.names else ""
-            self.on_progress(Progress(f"running {fit.mode}{at}", len(attempts), ATTEMPTS))
-            attempt, limited_by = self._try(fit.mode, model, index)
+            self.on_progress(Progress(f"running {fit.mode}{at}{' again' * again}", len(attempts), ATTEMPTS))
+            attempt, limited_by = self._try(fit.mode, model, index, CONFIRMED if again else (1.0,))
             attempts.append(attempt)
-            good, bad = (index, bad) if attempt.fits else (good, index)
+            if attempt.fits:
+                good, sure = index, again
+                held.add(index)
+            else:
+                # What held once and then did not was luck: back to what held below it.
+                held = {each for each in held if each < index}
+                good, bad = max(held, default=first - 1), index
             index = self._next(fit.mode, index, attempt, good, bad)
-        held = None if good < first else axis.size(good)
-        return Verified(size=held, limited_by=limited_by, attempts=tuple(attempts))
+            if not good < index < bad or len(attempts) >= ATTEMPTS:
+                if good < first:
+                    break
+                index = good
+        return Verified(size=axis.size(good) if sure else None, limited_by=limited_by, attempts=tuple(attempts))
 
-    def _try(self, mode: str, model: Path, index: int) -> tuple[Attempt, str]:
-        """One size, run; and what the limit was."""
+    def _try(self, mode: str, model: Path, index: int, parts: Sequence[float]) -> tuple[Attempt, str]:
+        """One size, run under each of these parts of the budget until it does not hold; and what the limit was."""
         axis = self.sizes.axis
         dims = {**self.feed["dims"], **axis.dims(axis.size(index))}
         keywords = {
@@ -83,14 +97,20 @@ class Trials:
             "threads": self.threads,
             "time_limit": max(self.deadline.left, 1.0),
         }
-        run = self._alone if self.sizes.workers == 1 else self._together
-        peak, verdict, limited_by = run(mode, model, keywords)
-        fits = peak is not None and peak <= self.budget * _UNSURE
-        return Attempt(size=axis.size(index), fits=fits, peak=peak, verdict=verdict), limited_by
+        peaks = []
+        for part in parts if self.sizes.workers == 1 else (1.0,):
+            if self.sizes.workers == 1:
+                peak, verdict, limited_by = self._alone(mode, model, keywords, round(self.budget * part))
+            else:
+                peak, verdict, limited_by = self._together(mode, model, keywords)
+            if peak is None or peak > self.budget * _UNSURE:
+                return Attempt(size=axis.size(index), fits=False, peak=peak, verdict=verdict), limited_by
+            peaks.append(peak)
+        return Attempt(size=axis.size(index), fits=True, peak=max(peaks), verdict=verdict), limited_by
 
-    def _alone(self, mode: str, model: Path, keywords: Mapping[str, Any]) -> tuple[int | None, str, str]:
+    def _alone(self, mode: str, model: Path, keywords: Mapping[str, Any], limit: int) -> tuple[int | None, str, str]:
         """The peak of one process under the limit; none if it did not get through."""
-        found = measure(model, **keywords, mode=mode, memory_limit=self.budget, nodes=False)
+        found = measure(model, **keywords, mode=mode, memory_limit=limit, nodes=False)
         verdict, peak = found.verdict, found.trial.highest
         if not verdict.ok and verdict.kind not in (OUT_OF_MEMORY, *_KILLED) and not self.deadline.passed:
             raise ModelError(f"the model does not run in mode {mode}: {verdict}", hint=verdict.hint)
