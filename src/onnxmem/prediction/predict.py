@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import prod
 from os import PathLike
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from onnxmem.prediction.calibration import Calibration, Process, calibration
 from onnxmem.prediction.heap import Heap
 from onnxmem.prediction.loading import Weights, load_external, load_inline, packed_in_arena
 from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
-from onnxmem.prediction.requests import Requests, Runs, runs_of, unknown_tensors
+from onnxmem.prediction.requests import Requests, Runs, as_saved, runs_of, unknown_tensors
 from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
 from onnxmem.prediction.scratch.kernels import allocated_shape, scratch_of
 from onnxmem.schedule.scheduled import Question, Scheduled, numbered_graph
@@ -32,6 +33,7 @@ _STEADY = 3
 """Later runs until the arena has its final size."""
 _PLANNER = 700 << 10
 """What the planner takes in a process of its own."""
+_FAULT_AROUND = 64 << 10
 _RECORDING = 300 << 10
 """What it takes to write down a run and to lay out its plan."""
 
@@ -74,12 +76,21 @@ class Subject:
     @cached_property
     def stock_runs(self) -> Runs:
         """What runs ask for with memory pattern and same-size reuse …"""
-        return self._runs(True)
+        return self._runs(self.graph, True)
 
     @cached_property
     def plain_runs(self) -> Runs:
-        """… and without."""
-        return self._runs(False)
+        """… and without …"""
+        return self._runs(self.graph, False)
+
+    @cached_property
+    def packaged_runs(self) -> Runs:
+        """… and from a package. Its file lists the nodes as they would run, and ONNX Runtime orders them once more."""
+        return self._runs(as_saved(self.graph), False)
+
+    def runs_in(self, mode: str) -> Runs:
+        """Those of a mode."""
+        return self.stock_runs if mode == "stock" else self.plain_runs if mode in _INLINE else self.packaged_runs
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -93,7 +104,7 @@ class Subject:
         sizes = (self.graph.tensors[name].size for name in self.graph.inputs if name in self.graph.tensors)
         return sum(int(str(size)) for size in sizes if not isinstance(size, Unknown))
 
-    def _runs(self, on: bool) -> Runs:
+    def _runs(self, graph: Graph, on: bool) -> Runs:
         block = block_size()
         types = {t.name: t for inner in self.graph.walk() for t in inner.tensors.values()}
         weights = {w.name: w for w in self.graph.all_weights()}
@@ -123,7 +134,7 @@ class Subject:
                 before, after = before * old, after * new
             return total * after // before
 
-        return runs_of(self.graph, reuse=on, pattern=on, size=size, scratch=scratch)
+        return runs_of(graph, reuse=on, pattern=on, size=size, scratch=scratch)
 
 
 def predict(
@@ -177,19 +188,18 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
         mapped = most_mapped = 0
     else:
         most_mapped = load_external(weights, heap, mode)
-        mapped = mapped_bytes(weights, mode)
+        mapped = mapped_bytes(subject, mode)
     at_load = max(heap.peak, most_mapped)
     if mode != "stock":
         heap.trim()
     kept = heap.resident
+    in_arena = () if mode == "mapped" else packed_in_arena(subject.graph)
     if mode == "planned":
         run = planned_growth(subject.plain_runs)
         arena, tables = run, 0
         kept += _PLANNER
     else:
-        arena, tables = arena_growth(
-            subject.stock_runs if mode == "stock" else subject.plain_runs, heap, packed_in_arena(subject.graph)
-        )
+        arena, tables = arena_growth(subject.runs_in(mode), heap, in_arena)
     fixed = base.imported + base.loading + subject.input_bytes
     loaded = fixed + kept
     growth = arena + tables + mapped + base.running
@@ -242,17 +252,40 @@ def _play(requests: Requests, arena: Arena) -> list[int | None]:
     return list(at.values())
 
 
-def mapped_bytes(weights: Weights, mode: str) -> int:
+def mapped_bytes(subject: Subject, mode: str) -> int:
     """The pages of weight files that runs read."""
-    if mode == "mapped":
-        return weights.bytes
-    unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
-    return unpacked + (sum(weights.packed.values()) if mode == "prepacked" else 0)
+    weights = subject.weights
+    rows = rows_read(subject.graph)
+    packed = {} if mode == "mapped" else weights.packed
+    sizes = {weight.name: weight.size or 0 for weight in weights.run if weight.name not in packed}
+    unpacked = sum(_windows(size, rows[name]) if name in rows else size for name, size in sizes.items())
+    return unpacked + (sum(packed.values()) if mode == "prepacked" else 0)
+
+
+def rows_read(graph: Graph) -> dict[str, int]:
+    """The weights of which runs read single rows, as of an embedding table, and how many rows."""
+    known, rows, whole = {weight.name for weight in graph.weights}, dict[str, int](), set[str]()
+    for node in graph.nodes:
+        gathers = node.op_type == "Gather" and node.attributes.get("axis", 0) == 0
+        for position, name in enumerate(node.inputs):
+            if name in known and not (gathers and position == 0):
+                whole.add(name)
+        indices = graph.tensors.get(node.inputs[1]) if gathers else None
+        if indices is not None and node.inputs[0] in known and indices.shape is not None:
+            count = prod(dim for dim in indices.shape if isinstance(dim, int))
+            rows[node.inputs[0]] = rows.get(node.inputs[0], 0) + count
+    return {name: count for name, count in rows.items() if name not in whole}
+
+
+def _windows(size: int, rows: int) -> int:
+    """What so many rows anywhere in a mapped weight bring in: a fault maps the pages around it, too."""
+    windows = max(1, size // _FAULT_AROUND)
+    return min(size, round(windows * (1 - (1 - 1 / windows) ** rows)) * _FAULT_AROUND)
 
 
 def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
     """What is resident after the runs, by what it is."""
-    weights, plain = subject.weights, subject.plain_runs.first
+    weights, plain = subject.weights, (subject.plain_runs if mode in _INLINE else subject.packaged_runs).first
     packed = 0 if mode == "mapped" else sum(weights.packed.values())
     unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
     structures = weights.structures + (_PLANNER if mode == "planned" else 0)
@@ -262,7 +295,7 @@ def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int,
         "libraries": base.shared + base.loading + base.running,
         "interpreter": base.imported - base.shared,
         "inputs": subject.input_bytes,
-        "weights": weights.bytes if mode == "mapped" else unpacked,
+        "weights": unpacked if mode in _INLINE else mapped - (packed if mode == "prepacked" else 0),
         "packed copies": packed,
         "session": structures,
         "kept by the heap": max(0, kept - in_heap - structures),

@@ -276,6 +276,14 @@ def pattern_size(events: Iterable[Event]) -> int:
     return total
 
 
+def as_saved(graph: Graph) -> Graph:
+    """The graph as a file that ONNX Runtime wrote: nodes in the order in which it ran them, and numbered by it."""
+    memory = memory_of(graph, Rules(), number=lambda size: int(str(size)))
+    order = find_order("ort-default", graph, memory.workload, time_limit=1.0).order
+    nodes = tuple(replace(graph.nodes[position], index=place) for place, position in enumerate(order))
+    return replace(graph, nodes=nodes, numbering="file")
+
+
 def unknown_tensors(graph: Graph) -> tuple[str, ...]:
     """The tensors whose sizes cannot be told: what they take is in no figure."""
     return tuple(tensor.name for tensor in graph.all_tensors() if isinstance(tensor.size, Unknown))

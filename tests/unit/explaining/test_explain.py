@@ -17,6 +17,7 @@ from onnxmem.explaining.explanation import Explanation
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal
 from tests.unit.explaining.samples import MIB, measurement, runtime, value
+from tests.unit.report import samples
 
 
 def _model(path: Path) -> Path:
@@ -86,6 +87,16 @@ def test_measurements_carry_what_to_do_next(tmp_path: Path) -> None:
     assert section.actions[0].text == "Run it tuned: it trims the heap (heap kept after loading)"
     failed = measurement(verdict="failed", phases={}).document()
     assert with_findings(failed) == failed
+
+
+def test_a_comparison_shows_what_was_found_beside_what_it_measured() -> None:
+    found = [
+        {"what": what, "advice": what, "saving_bytes": MIB, "when": "", "command": f"onnxmem {command}"}
+        for what, command in (("pattern", "measure m.onnx --mode planned"), ("weights", "pack m.onnx -o package"))
+    ]
+    stock, planned = samples.measure(), samples.measure("planned", run=10 * MIB)
+    first = make_report([{**stock, "findings": found}, planned]).sections[0]
+    assert [action.text for action in first.actions] == ["Run it planned", "weights (weights)"]
 
 
 @pytest.mark.parametrize(("limit", "why"), [("_QUICK_NODES", "more than 1 nodes"), ("_QUICK_BYTES", "larger than 1 B")])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from onnxmem.report.cells import Document, known, listed, number, seconds, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import Show, figures, shapes_text
+from onnxmem.report.sections.explain import next_steps
 from onnxmem.report.sections.measure import how_run, label, limit, peak
 from onnxmem.report.sections.peak_parts import parts_table, peak_parts
 from onnxmem.units import format_bytes, format_percent
@@ -15,6 +16,7 @@ MEASURED, ESTIMATED = "onnxmem.measure/1", "onnxmem.estimate/1"
 _NOISE = 0.95
 """Nearer to each other than this, nobody is named the smaller."""
 _FACTS = 5
+_ACTIONS = 3
 
 
 def overview(documents: Sequence[Document]) -> Section | None:
@@ -130,7 +132,10 @@ def _actions(named: Sequence[tuple[str, Document]]) -> tuple[Action, ...]:
     best = next(document for other, document in named if other == name)
     mode = words(best["scenario"]["mode"], 30)
     session = f'onnxmem.InferenceSession("{words(best["model"], 80)}", mode="{mode}")'
-    return (Action(f"Run it {name}", format_bytes(max(peaks)[0] - least), session),)
+    worst = next(document for other, document in named if other == max(peaks)[1])
+    # What was found about the largest one, but for what the smallest one shows already.
+    others = [each for each in next_steps(worst.get("findings") or ()) if f"--mode {mode}" not in each.command]
+    return (Action(f"Run it {name}", format_bytes(max(peaks)[0] - least), session), *others)[:_ACTIONS]
 
 
 def _charts(named: Sequence[tuple[str, Document]], expected: Sequence[Document]) -> tuple[Chart, ...]:

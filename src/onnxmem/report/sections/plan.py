@@ -13,6 +13,7 @@ from onnxmem.report.sections.forecast import (
     forecast_notes,
     forecast_summary,
     forecast_tables,
+    forecasts,
 )
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
@@ -60,12 +61,11 @@ def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ..
     if best is not None:
         how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
         facts.append(Fact("activations, planned", size(best, "peak_bytes"), how))
-    buffers = format_count(activations["count"], "buffer")
-    return (
-        *facts,
-        Fact("lower bound", size(activations, "lower_bound_bytes"), f"alive at once; {about_order(document)}"),
-        Fact("activations, no reuse", size(activations, "naive_bytes"), f"{buffers}, none ever reused"),
-    )
+    facts.append(Fact("lower bound", size(activations, "lower_bound_bytes"), f"alive at once; {about_order(document)}"))
+    if not forecasts(document):
+        buffers = format_count(activations["count"], "buffer")
+        facts.append(Fact("activations, no reuse", size(activations, "naive_bytes"), f"{buffers}, none ever reused"))
+    return tuple(facts)
 
 
 def _estimate_actions(document: Document, best: Document | None) -> tuple[Action, ...]:
