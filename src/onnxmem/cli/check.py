@@ -94,7 +94,7 @@ def check(
     ] = True,
     time_limit: options.TimeLimit = 3600.0,
 ) -> None:
-    """Check models against their budgets, and against what they took before.
+    """Check models against budgets and earlier results.
 
     Exit code 1 if one takes too much or has grown, 3 if one could not be run.
     """
