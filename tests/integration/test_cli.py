@@ -159,7 +159,10 @@ def test_a_reader_that_goes_away_is_no_error(unet: Path) -> None:
 # The command itself
 
 
-VERBS = "demo estimate plan measure trace release compare pack convert share report zoo".split()  # noqa: SIM905
+VERBS = (
+    *("demo", "estimate", "plan", "fit", "measure", "explain", "trace", "release", "compare"),
+    *("pack", "convert", "share", "check", "history", "report", "zoo"),
+)
 
 
 def test_help_lists_the_verbs_in_the_order_of_work_and_cuts_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +170,7 @@ def test_help_lists_the_verbs_in_the_order_of_work_and_cuts_nothing(run: Run, mo
     code, out, _ = run("--help")
     lines = out.split("Commands:\n")[1].splitlines()
     assert code == 0
-    assert [line.split()[0] for line in lines] == VERBS
+    assert tuple(line.split()[0] for line in lines) == VERBS
     assert all(len(line) <= 80 and line.endswith((".", "?")) for line in lines)
 
 

@@ -36,7 +36,8 @@ def test_the_answer_comes_first_and_the_result_is_saved(unet: Path, tmp_path: Pa
     run = onnxmem_fit(unet, "--budget", "160MiB", *image, "--threads", "1", "-o", saved, "--html", page)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines()[2].startswith("Largest height = width that fits 160.0 MiB: ")
-    assert "--mode planned" in run.stdout and "Traceback" not in run.stderr
+    # Where lines are broken depends on how long the model's path is.
+    assert "--mode planned" in " ".join(run.stdout.split()) and "Traceback" not in run.stderr
     result = Fitting.from_document(json.loads(saved.read_text()))
     sizes = {mode.mode: mode.size or 0 for mode in result.answers[0].modes}
     assert sizes["planned"] > sizes["stock"] > 0
