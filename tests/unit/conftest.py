@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -21,14 +20,21 @@ def unet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True, scope="session")
-def known_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a process takes by itself is in the cache already: asking would start one."""
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache in which it is written already what a process takes by itself: asking would start one."""
+    folder = tmp_path_factory.mktemp("cache")
+    stock = Process(imported=56 << 20, shared=33 << 20, loading=7 << 20, running=700 << 10)
+    planned = Process(imported=58 << 20, shared=34 << 20, loading=7 << 20, running=600 << 10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        stock = Process(imported=56 << 20, shared=33 << 20, loading=7 << 20, running=700 << 10)
-        planned = Process(imported=58 << 20, shared=34 << 20, loading=7 << 20, running=600 << 10)
+        patch.setenv("XDG_CACHE_HOME", str(folder))
         path = calibration_file()
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(Calibration(stock=stock, planned=planned).document()))
-        yield
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(Calibration(stock=stock, planned=planned).document()))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def known_environment(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every unit test finds that cache; others ask their own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
