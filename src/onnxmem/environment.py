@@ -53,12 +53,17 @@ def read_environment(onnxruntime: str | None = None) -> Environment:
         onnxruntime=onnxruntime or package_version("onnxruntime"),
         numpy=package_version("numpy"),
         cpu=_cpu(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=available_cores(),
         memory_bytes=_memory(),
         page_bytes=os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096,
         huge_pages=_huge_pages(),
         variables={k: v for k, v in sorted(os.environ.items()) if k in _VARIABLES or k.startswith(_PREFIXES)},
     )
+
+
+def available_cores() -> int:
+    """The processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def package_version(package: str) -> str:

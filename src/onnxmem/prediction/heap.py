@@ -55,11 +55,6 @@ class Heap:
         """Everything that was written to and has not gone back to the system."""
         return int((self._highest - self._absent) * _HOLES) + sum(self._mapped.values())
 
-    @property
-    def in_use(self) -> int:
-        """What is allocated."""
-        return sum(self._used.values()) + sum(self._mapped.values())
-
     def trim(self) -> None:
         """Give back every free page, as malloc_trim does."""
         self._highest = self._end = self._top

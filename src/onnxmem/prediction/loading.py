@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from onnx import GraphProto
 
@@ -47,6 +48,7 @@ _PACKED = {
 }
 """Operators whose kernels pack weights, and which of their inputs those are."""
 _PACKED_COLUMNS = 16
+_FAULT_AROUND = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +160,36 @@ def load_external(weights: Weights, heap: Heap, mode: str) -> int:
         if mode == "prepacked":
             heap.free(packed)
     return most
+
+
+def mapped_bytes(weights: Weights, graph: Graph, mode: str) -> int:
+    """The pages of weight files that runs read."""
+    rows = _rows_read(graph)
+    packed = {} if mode == "mapped" else weights.packed
+    sizes = {weight.name: weight.size or 0 for weight in weights.run if weight.name not in packed}
+    unpacked = sum(_windows(size, rows[name]) if name in rows else size for name, size in sizes.items())
+    return unpacked + (sum(packed.values()) if mode == "prepacked" else 0)
+
+
+def _rows_read(graph: Graph) -> dict[str, int]:
+    """The weights of which runs read single rows, as of an embedding table, and how many rows."""
+    known, rows, whole = {weight.name for weight in graph.weights}, dict[str, int](), set[str]()
+    for node in graph.nodes:
+        gathers = node.op_type == "Gather" and node.attributes.get("axis", 0) == 0
+        for position, name in enumerate(node.inputs):
+            if name in known and not (gathers and position == 0):
+                whole.add(name)
+        indices = graph.tensors.get(node.inputs[1]) if gathers else None
+        if indices is not None and node.inputs[0] in known and indices.shape is not None:
+            count = prod(dim for dim in indices.shape if isinstance(dim, int))
+            rows[node.inputs[0]] = rows.get(node.inputs[0], 0) + count
+    return {name: count for name, count in rows.items() if name not in whole}
+
+
+def _windows(size: int, rows: int) -> int:
+    """What so many rows anywhere in a mapped weight bring in: a fault maps the pages around it, too."""
+    windows = max(1, size // _FAULT_AROUND)
+    return min(size, round(windows * (1 - (1 - 1 / windows) ** rows)) * _FAULT_AROUND)
 
 
 def packed_weights(graph: Graph) -> dict[str, int]:

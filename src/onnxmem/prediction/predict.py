@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from math import prod
 from os import PathLike
 from pathlib import Path
 
 from onnxmem.deadline import Deadline
+from onnxmem.environment import available_cores
 from onnxmem.errors import UsageError
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.model import Model
 from onnxmem.prediction.arena import Arena
 from onnxmem.prediction.calibration import Calibration, Process, calibration
 from onnxmem.prediction.heap import Heap
-from onnxmem.prediction.loading import Weights, load_external, load_inline, packed_in_arena
+from onnxmem.prediction.loading import Weights, load_external, load_inline, mapped_bytes, packed_in_arena
 from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
 from onnxmem.prediction.requests import Requests, Runs, as_saved, runs_of, unknown_tensors
 from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
@@ -33,7 +32,6 @@ _STEADY = 3
 """Later runs until the arena has its final size."""
 _PLANNER = 700 << 10
 """What the planner takes in a process of its own."""
-_FAULT_AROUND = 64 << 10
 _RECORDING = 300 << 10
 """What it takes to write down a run and to lay out its plan."""
 
@@ -44,17 +42,17 @@ class Subject:
 
     model: Model
     graph: Graph
-    given: Mapping[str, int]
     assumed: Mapping[str, int]
+    """Dimensions that were left open, and the numbers used for them."""
     level: str
     threads: int
 
     @classmethod
     def of(cls, model: Model, question: Question, threads: int | None = None) -> Subject:
         """Read the graph at the sizes asked for."""
-        graph, given, assumed = numbered_graph(model, question, Deadline(question.time_limit))
-        count = threads or len(os.sched_getaffinity(0))
-        return cls(model=model, graph=graph, given=given, assumed=assumed, level=question.level, threads=count)
+        graph, _, assumed = numbered_graph(model, question, Deadline(question.time_limit))
+        count = threads or available_cores()
+        return cls(model=model, graph=graph, assumed=assumed, level=question.level, threads=count)
 
     @classmethod
     def of_scheduled(cls, scheduled: Scheduled, level: str, threads: int | None = None) -> Subject:
@@ -62,10 +60,9 @@ class Subject:
         return cls(
             model=scheduled.model,
             graph=scheduled.graph,
-            given=scheduled.given,
             assumed=scheduled.assumed,
             level=level,
-            threads=threads or len(os.sched_getaffinity(0)),
+            threads=threads or available_cores(),
         )
 
     @cached_property
@@ -188,15 +185,14 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
         mapped = most_mapped = 0
     else:
         most_mapped = load_external(weights, heap, mode)
-        mapped = mapped_bytes(subject, mode)
+        mapped = mapped_bytes(weights, subject.graph, mode)
     at_load = max(heap.peak, most_mapped)
     if mode != "stock":
         heap.trim()
     kept = heap.resident
     in_arena = () if mode == "mapped" else packed_in_arena(subject.graph)
     if mode == "planned":
-        run = planned_growth(subject.plain_runs)
-        arena, tables = run, 0
+        arena, tables = planned_growth(subject.plain_runs), 0
         kept += _PLANNER
     else:
         arena, tables = arena_growth(subject.runs_in(mode), heap, in_arena)
@@ -250,37 +246,6 @@ def _play(requests: Requests, arena: Arena) -> list[int | None]:
         else:
             at[key] = arena.allocate(event.buffer.size)
     return list(at.values())
-
-
-def mapped_bytes(subject: Subject, mode: str) -> int:
-    """The pages of weight files that runs read."""
-    weights = subject.weights
-    rows = rows_read(subject.graph)
-    packed = {} if mode == "mapped" else weights.packed
-    sizes = {weight.name: weight.size or 0 for weight in weights.run if weight.name not in packed}
-    unpacked = sum(_windows(size, rows[name]) if name in rows else size for name, size in sizes.items())
-    return unpacked + (sum(packed.values()) if mode == "prepacked" else 0)
-
-
-def rows_read(graph: Graph) -> dict[str, int]:
-    """The weights of which runs read single rows, as of an embedding table, and how many rows."""
-    known, rows, whole = {weight.name for weight in graph.weights}, dict[str, int](), set[str]()
-    for node in graph.nodes:
-        gathers = node.op_type == "Gather" and node.attributes.get("axis", 0) == 0
-        for position, name in enumerate(node.inputs):
-            if name in known and not (gathers and position == 0):
-                whole.add(name)
-        indices = graph.tensors.get(node.inputs[1]) if gathers else None
-        if indices is not None and node.inputs[0] in known and indices.shape is not None:
-            count = prod(dim for dim in indices.shape if isinstance(dim, int))
-            rows[node.inputs[0]] = rows.get(node.inputs[0], 0) + count
-    return {name: count for name, count in rows.items() if name not in whole}
-
-
-def _windows(size: int, rows: int) -> int:
-    """What so many rows anywhere in a mapped weight bring in: a fault maps the pages around it, too."""
-    windows = max(1, size // _FAULT_AROUND)
-    return min(size, round(windows * (1 - (1 - 1 / windows) ** rows)) * _FAULT_AROUND)
 
 
 def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
