@@ -48,11 +48,6 @@ class Arena:
         return sum(size for _, size, _ in self.regions)
 
     @property
-    def tables(self) -> int:
-        """What its notes take beside it."""
-        return self.held // _TABLE
-
-    @property
     def resident(self) -> int:
         """The pages written to so far, without those of regions that were resident before."""
         old = [(at // PAGE, -(-(at + size) // PAGE)) for at, size, resident in self.regions if resident]
