@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import hypothesis
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -16,12 +15,6 @@ from onnxmem import zoo
 
 # Started in the background of a shell, tests inherit that Ctrl-C is ignored; so would the processes they press it in.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# The same examples every time, however long a busy machine takes for one: a failure is about the code.
-hypothesis.settings.register_profile(
-    "tests", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")
