@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 FONT = "Helvetica, Arial, sans-serif"
 
@@ -102,3 +103,17 @@ def dark_rules(within: str = "") -> str:
     return "".join(
         f'{within}[fill="{light}"]{{fill:{dark}}}{within}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in pairs
     )
+
+
+def recoloured(spec: Any, theme: Theme) -> Any:
+    """A picture's specification in another theme: the same exchange, for a picture that is drawn live."""
+    exchange = {getattr(LIGHT, field.name): getattr(theme, field.name) for field in fields(Theme)}
+
+    def turn(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: turn(each) for name, each in part.items()}
+        if isinstance(part, list):
+            return [turn(each) for each in part]
+        return exchange.get(part, part) if isinstance(part, str) else part
+
+    return turn(spec)
