@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +75,7 @@ def test_a_workspace_takes_its_jobs_and_files_along(model: Path) -> None:
     space = Workspace()
     folder = space.folder
     (folder / "upload.onnx").write_bytes(b"x")
-    assert os.stat(folder).st_mode & 0o777 == 0o700
+    assert folder.stat().st_mode & 0o777 == 0o700
     job = space.ask("measure", str(model), "--runs", "100000")
     processes = started(job)
     space.close()
