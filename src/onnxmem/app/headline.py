@@ -45,7 +45,7 @@ def show_headline(space: Workspace, choice: Choice, estimate: Job) -> None:
     columns[3].metric("Latency", format_seconds(latency) if latency else "—",
                       help="Median of the steady runs" if latency else "Measure it to know.")  # fmt: skip
     if command := next_command(choice, [each for each in (measured, estimate.document) if each]):
-        st.code(command, language="bash", wrap_lines=True)
+        st.code(command, language=None, wrap_lines=True)
 
 
 def measurement(space: Workspace, choice: Choice, mode: str = "") -> Document | None:
