@@ -102,6 +102,8 @@ def show_spec(spec: dict[str, Any], key: str, alt: str, on_select: Any = "ignore
     spec = _inlined(spec, spec.pop("datasets", {}))
     spec = theme.recoloured(spec, theme.DARK) if is_dark() else spec
     spec["background"] = "transparent"
+    # As in the reports: what is written beside a chart comes on top of its width, which the page would count in.
+    spec.setdefault("autosize", {"type": "pad"})
     with st.container(key=f"chart {key}".replace(" ", "-"), horizontal_alignment="left"):
         return st.vega_lite_chart(spec, theme=None, width="content", key=key, on_select=on_select, alt=alt[:1000])
 

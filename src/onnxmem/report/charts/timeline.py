@@ -28,6 +28,12 @@ def timeline_chart(document: Document, *, title: str = "", width: int = WIDTH) -
     return canvas.finish(chart, title or document["model"], summary(document))
 
 
+def live_chart(document: Document, *, title: str = "", width: int = WIDTH) -> Picture:
+    """How does memory go just now? The upper half of a timeline: `phases` is what was done when."""
+    canvas = Canvas.of(width)
+    return canvas.finish(_Timeline(canvas, document).over_time(), title)
+
+
 def summary(document: Document) -> list[str]:
     """The measurement in two lines."""
 
