@@ -98,6 +98,8 @@ def show_chart(chart: Chart, key: str, *, title: bool = True, **more: Any) -> An
 def show_spec(spec: dict[str, Any], key: str, alt: str, on_select: Any = "ignore") -> Any:
     """Any picture, in the reader's theme."""
     spec.pop("title", None)
+    # What one sees is said by `alt`.
+    spec.pop("description", None)
     # The page would turn named data into tables of another kind; as rows they stay what they are.
     spec = _inlined(spec, spec.pop("datasets", {}))
     spec = theme.recoloured(spec, theme.DARK) if is_dark() else spec

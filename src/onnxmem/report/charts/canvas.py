@@ -90,23 +90,25 @@ class Canvas:
 
     def finish(self, chart: Any, title: str = "", lines: Sequence[str] = ()) -> Picture:
         """The chart under its title, with what it shows in a line or two."""
+        alt = self.alt
+        # Set in place: every method of Altair's that changes a chart copies all of it.
         if title:
             heading = shorten(printable(title), 100)
-            chart = chart.properties(
-                description=" ".join(lines) or heading,
-                title=self.alt.TitleParams(heading, subtitle=list(lines), anchor="start", fontSize=16,
-                                           subtitleFontSize=12, subtitlePadding=5, offset=14),
-            )  # fmt: skip
+            chart.description = " ".join(lines) or heading
+            chart.title = alt.TitleParams(heading, subtitle=list(lines), anchor="start", fontSize=16,
+                                          subtitleFontSize=12, subtitlePadding=5, offset=14)  # fmt: skip
         axis = {"labelColor": LIGHT.muted, "titleColor": LIGHT.ink, "titleFontWeight": "normal", "titlePadding": 8}
         rules = {"domainColor": LIGHT.muted, "tickColor": LIGHT.muted, "gridColor": LIGHT.grid}
-        drawn: Picture = (
-            chart.properties(background=LIGHT.paper)
-            .configure(font=FONT, padding=14)
-            .configure_view(stroke=None)
-            .configure_title(color=LIGHT.ink, subtitleColor=LIGHT.muted)
-            .configure_axis(**axis, **rules)
-            .configure_legend(labelColor=LIGHT.ink, titleColor=LIGHT.ink, titleFontWeight="normal")
+        chart.background = LIGHT.paper
+        chart.config = alt.Config(
+            font=FONT,
+            padding=14,
+            view=alt.ViewConfig(stroke=None),
+            title=alt.TitleConfig(color=LIGHT.ink, subtitleColor=LIGHT.muted),
+            axis=alt.AxisConfig(**axis, **rules),
+            legend=alt.LegendConfig(labelColor=LIGHT.ink, titleColor=LIGHT.ink, titleFontWeight="normal"),
         )
+        drawn: Picture = chart
         return drawn
 
 
