@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import onnx
@@ -14,6 +13,7 @@ import onnxmem
 from onnxmem import zoo
 from onnxmem.fitting.axis import Given
 from onnxmem.fitting.fitting import Fitting
+from tests.integration.commands import typed
 
 MIB = 2**20
 
@@ -26,8 +26,7 @@ def unet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def onnxmem_fit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "onnxmem", "fit", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return typed("fit", *arguments)
 
 
 def test_the_answer_comes_first_and_the_result_is_saved(unet: Path, tmp_path: Path) -> None:

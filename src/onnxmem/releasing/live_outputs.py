@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from onnxmem.units import format_bytes
 
 _MOST = 20
 _DEEPEST = 4
+_BATCH = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,13 +176,33 @@ def _values() -> Iterator[tuple[Any, Any]]:
         for value in _locals(frame).values():
             if _may_hold_memory(value):
                 yield frame, value
-    for container in gc.get_objects():
-        for part in gc.get_referents(container):
-            if _may_hold_memory(part):
-                yield container, part
-            elif type(part) in (tuple, dict) and not gc.is_tracked(part):
-                # The collector does not track those in which it could never find a cycle, such as a tuple of arrays.
-                yield from ((part, inner) for inner in gc.get_referents(part) if _may_hold_memory(inner))
+    every = gc.get_objects()
+    # No function inside this one may use `every`: it would hold what is in it, itself included, and so for ever.
+    for first in range(0, len(every), _BATCH):
+        batch = every[first : first + _BATCH]
+        # Asked together first, because nearly all of them refer to nothing of the kind.
+        if _any_may_hold_memory(gc.get_referents(*batch)):
+            for container in batch:
+                yield from _parts(container)
+
+
+def _parts(container: Any) -> Iterator[tuple[Any, Any]]:
+    for part in gc.get_referents(container):
+        if _may_hold_memory(part):
+            yield container, part
+        elif _untracked(part):
+            yield from ((part, inner) for inner in gc.get_referents(part) if _may_hold_memory(inner))
+
+
+def _any_may_hold_memory(things: list[Any]) -> bool:
+    inner = gc.get_referents(*filter(_untracked, things))
+    kinds = {id(kind): kind for kind in map(type, chain(things, inner))}  # a class may not be hashable
+    return any(map(_kind_may_hold_memory, kinds.values()))
+
+
+def _untracked(thing: Any) -> bool:
+    """The collector does not track those in which it could never find a cycle, such as a tuple of arrays."""
+    return type(thing) in (tuple, dict) and not gc.is_tracked(thing)
 
 
 def _variables() -> Iterator[tuple[str, str, Any]]:
@@ -241,7 +263,10 @@ def _below(thing: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[
 
 
 def _may_hold_memory(thing: Any) -> bool:
-    kind = type(thing)
+    return _kind_may_hold_memory(type(thing))
+
+
+def _kind_may_hold_memory(kind: type) -> bool:
     return issubclass(kind, np.ndarray) or (kind.__name__ == "OrtValue" and kind.__module__.startswith("onnxruntime"))
 
 

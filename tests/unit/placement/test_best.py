@@ -20,7 +20,7 @@ from tests.unit.placement import reference
 from tests.unit.placement.test_native import SMALLEST_GAP
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(reference.problems(most=6, largest=6))
 def test_it_finds_and_proves_the_smallest_peak(problem: Problem) -> None:
     plan = solve(problem, "best")
@@ -28,7 +28,7 @@ def test_it_finds_and_proves_the_smallest_peak(problem: Problem) -> None:
     assert plan.optimal
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(reference.problems())
 def test_it_is_never_worse_than_any_other(problem: Problem) -> None:
     smallest = solve(problem, "best", time_limit=5.0).peak

@@ -53,7 +53,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @given(graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_order_runs_each_node_once_and_after_what_it_needs(graph: Graph) -> None:
     before = predecessors(graph)
     workload = memory_of(graph, Rules(), number=lambda size: size if isinstance(size, int) else 1).workload

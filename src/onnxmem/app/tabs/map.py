@@ -110,8 +110,10 @@ def _explore(placed: Placed, look: Look, room: int | None) -> None:
 def _controls(placed: Placed, look: Look) -> str:
     find, peak, whole = st.columns([4, 1.4, 1.2], vertical_alignment="bottom")
     with find:
-        search: str = st.text_input("Find a tensor", key=_FIND, live=True, placeholder="part of its name, or of the node that makes it",
-                                    icon=":material/search:")  # fmt: skip
+        search: str = st.text_input(
+            "Find a tensor", key=_FIND, live=True, icon=":material/search:",
+            placeholder="part of its name, or of the node that makes it",
+        )  # fmt: skip
     peak.button("Jump to peak", key="map peak", icon=":material/vertical_align_top:", width="stretch",
                 on_click=lambda: look.begin(placed.around_peak(), look.chosen))  # fmt: skip
     whole.button("Show all", key="map all", icon=":material/zoom_out_map:", width="stretch",
@@ -273,7 +275,7 @@ def _compare(space: Workspace, choice: Choice, estimate: Document) -> None:
     # Side by side where there is room for both.
     room = page_width() // 2 - 190
     left, right = st.columns(2, gap="large") if room >= 300 else (st.container(), st.container())
-    width = {"width": room} if room >= 300 else {}
+    width: dict[str, Any] = {"width": room} if room >= 300 else {}
     with left:
         show_chart(strategies, "map strategies", **width)
     with right:

@@ -48,17 +48,19 @@ def scaling_chart(comparison: Document, *, title: str = "", width: int = WIDTH) 
     layers = []
     for rows, dash in ((fitted, [1, 0]), (beyond, [5, 4])):
         line = canvas.rows(rows).mark_line(strokeDash=dash, strokeWidth=2, aria=False)
-        layers.append(line.encode(x=x, y=y, color=colour, detail="name:N"))
+        layers.append(line.encode(x=x, y=y, color=colour, detail=alt.Detail("name:N")))
     rule = canvas.rows(spreads).mark_rule(strokeWidth=2, aria=False)
-    layers.append(rule.encode(x=x, y="low:Q", y2="high:Q", color=colour))
+    layers.append(rule.encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high"), color=colour))
     dots = canvas.rows(points).mark_point(filled=True, size=60, opacity=1)
     shape = alt.Shape("name:N", scale=shapes, legend=key)
-    layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, description="hover:N"))
+    layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, description=alt.Description("hover:N")))
     # Beside its last point, each line's number in the legend.
     last = {row["name"]: row for row in sorted(points, key=lambda row: row["x"])}
     numbers = [{**row, "text": name.partition(".")[0]} for name, row in last.items()]
-    layers.append(canvas.text(numbers, align="left", dx=4, dy=-9, fontWeight="bold").encode(x=x, y=y, text="text:N"))
-    chart = alt.layer(*layers).properties(width=width, height=HEIGHT)
+    layers.append(
+        canvas.text(numbers, align="left", dx=4, dy=-9, fontWeight="bold").encode(x=x, y=y, text=alt.Text("text:N"))
+    )
+    chart = alt.layer(*layers, width=width, height=HEIGHT)
     return canvas.finish(chart, title, summary(comparison))
 
 
@@ -192,18 +194,18 @@ def _by_mode(
         .encode(**place, strokeDash=alt.StrokeDash("mode:N", scale=dashes, legend=None)),
         canvas.rows(rows)
         .mark_point(**dots)
-        .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), description="hover:N"),
+        .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), description=alt.Description("hover:N")),
         *canvas.limit_line(top, _HIGH, across=False),
     ]
     # Each line's name and last value in the right margin, moved apart where lines end together, behind its marker.
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
     for (value, mode), height in zip(ends, spread([v / top * _HIGH for v, _ in ends], 16, _HIGH), strict=True):
-        at, shape = alt.value(_HIGH - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
+        at, shape = alt.YValue(_HIGH - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
         key = canvas.rows([{}]).mark_point(shape=shape, color=colours[mode], aria=False, **dots)
         text = canvas.text([{}], align="left", baseline="middle", dx=24, fontSize=12)
-        layers.append(key.encode(x=alt.value(width + 16), y=at))
-        layers.append(text.encode(x=alt.value(width), y=at, text=alt.value(f"{mode}  {format_bytes(value)}")))
-    return alt.layer(*layers).properties(width=width, height=_HIGH)
+        layers.append(key.encode(x=alt.XValue(width + 16), y=at))
+        layers.append(text.encode(x=alt.XValue(width), y=at, text=alt.TextValue(f"{mode}  {format_bytes(value)}")))
+    return alt.layer(*layers, width=width, height=_HIGH)
 
 
 def _at_one_count(canvas: Canvas, lines: Lines, count: int) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxmem.report.charts.canvas import Document, Row
+from onnxmem.report.charts.canvas import Canvas, Document, Row
 from onnxmem.report.charts.layout import CHARACTER, DIGIT, LINE, printable, shorten
 from onnxmem.report.charts.theme import LIGHT, text_on
 
@@ -121,15 +121,15 @@ def live_rows(rows: Sequence[Row], about: Sequence[Document], colours: Document)
     return found
 
 
-def rectangles(alt: Any, live: Live, place: Document, colour: Any, width: float) -> list[Any]:
+def rectangles(canvas: Canvas, live: Live, place: Document, colour: Any) -> list[Any]:
     """The layers of a live map whose data are `live_rows`: rectangles, outlines of those lit up, and names."""
-    edge = f"{_WIDE.format(width=width)} < 3 || datum.high < 3 ? 0 : 0.6"
+    alt, wide = canvas.alt, _WIDE.format(width=canvas.width)
+    edge = f"{wide} < 3 || datum.high < 3 ? 0 : 0.6"
     dim = f"search ? !({_FOUND}) && datum.id !== at : at >= 0 && !{_RELATED}"
-    told = [alt.Tooltip(f"{key}:N") for key in _TOLD]
     filled = (
         alt.Chart()
         .mark_rect(clip=True, stroke=LIGHT.paper, strokeWidth={"expr": edge}, cursor="pointer")
-        .encode(**place, color=colour, tooltip=told, description="name:N",
+        .encode(**place, color=colour, tooltip=canvas.tooltip(*_TOLD), description=alt.Description("name:N"),
                 opacity=alt.condition(dim, alt.value(_SHADED), alt.value(1)))
         .add_params(live.clicked(alt))
     )  # fmt: skip
@@ -142,10 +142,10 @@ def rectangles(alt: Any, live: Live, place: Document, colour: Any, width: float)
         drawn = alt.Chart().mark_rect(clip=True, filled=False, stroke=LIGHT.ink, strokeWidth=thick, strokeDash=dash,
                                       aria=False, tooltip=None, cursor="pointer")  # fmt: skip
         outlined.append(drawn.encode(**place).transform_filter(test))
-    return [filled, *outlined, _names(alt, place, width)]
+    return [filled, *outlined, _names(alt, place, wide)]
 
 
-def _names(alt: Any, place: Document, width: float) -> Any:
+def _names(alt: Any, place: Document, wide: str) -> Any:
     """Names in the rectangles that have room for them: the nearer one looks, the more of them.
 
     They run upwards where that way is longer, and the end of a name is what stays of it: it tells more than the start.
@@ -158,7 +158,7 @@ def _names(alt: Any, place: Document, width: float) -> Any:
     return (
         alt.Chart()
         .transform_filter(f"{_IN_SIGHT} && isValid(datum.ink)")
-        .transform_calculate(wide=_WIDE.format(width=width), middle="(min(datum.x2, last) + max(datum.x, first)) / 2",
+        .transform_calculate(wide=wide, middle="(min(datum.x2, last) + max(datum.x, first)) / 2",
                              title="replace(datum.name, '_output_0', '')", short="split(datum.size, ' (')[0]")
         .transform_calculate(level=f"datum.wide >= min(length(datum.title) * {CHARACTER} + 6, datum.high)")
         .transform_calculate(room="(datum.level ? datum.wide : datum.high) - 6",
@@ -173,7 +173,7 @@ def _names(alt: Any, place: Document, width: float) -> Any:
         .encode(
             x=alt.X("middle:Q", scale=place["x"]["scale"], axis=place["x"]["axis"]),
             y=alt.Y("up:Q", scale=place["y"]["scale"], axis=place["y"]["axis"]),
-            text="says:N",
+            text=alt.Text("says:N"),
             color=alt.Color("ink:N", scale=None),
             opacity=alt.condition(f"search ? {_FOUND} || datum.id === at : at < 0 || {_RELATED}",
                                   alt.value(1), alt.value(0)),

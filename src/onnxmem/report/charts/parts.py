@@ -40,12 +40,14 @@ def peak_parts(document: Document, *, width: int = WIDTH) -> Picture:
     boxes = canvas.rows(rects).mark_rect(stroke=LIGHT.paper, strokeWidth=1, aria=False)
     words = canvas.text(texts, align="left", baseline="middle")
     layers = [
-        boxes.encode(x=x, x2="x2", y=y, y2="y2", color=fill, tooltip=["name:N", "size:N"]),
-        words.encode(x=x, y=y, text="text:N", color=fill),
-        canvas.text(titles, align="left", baseline="middle", fontWeight="bold").encode(x=x, y=y, text="text:N"),
+        boxes.encode(x=x, x2=alt.X2("x2"), y=y, y2=alt.Y2("y2"), color=fill, tooltip=canvas.tooltip("name", "size")),
+        words.encode(x=x, y=y, text=alt.Text("text:N"), color=fill),
+        canvas.text(titles, align="left", baseline="middle", fontWeight="bold").encode(
+            x=x, y=y, text=alt.Text("text:N")
+        ),
         *canvas.limit_line(pixels and width / pixels, width, across=True),
     ]
-    chart = alt.layer(*layers).properties(width=width, height=height)
+    chart = alt.layer(*layers, width=width, height=height)
     return canvas.finish(chart)
 
 

@@ -69,9 +69,9 @@ class _Timeline:
             rows.append({"x": at, "y": file, "y2": rss, "kind": "anonymous"})
         area = self.canvas.rows(rows).mark_area(interpolate="step-after", opacity=1, aria=False)
         colour = self.canvas.colour("kind", RESIDENT, symbolType="square")
-        layers = [area.encode(x=self.x, y=y, y2="y2", color=colour), *self.kinds(rows, y), *self.borders()]
+        layers = [area.encode(x=self.x, y=y, y2=self.alt.Y2("y2"), color=colour), *self.kinds(rows, y), *self.borders()]
         layers += [*self.peaks(y), *self.canvas.limit_line(self.top, HEIGHT, across=False)]
-        return self.alt.layer(*layers).properties(width=self.width, height=HEIGHT)
+        return self.alt.layer(*layers, width=self.width, height=HEIGHT)
 
     def kinds(self, rows: list[Row], y: Any) -> list[Any]:
         """The name of each area, written into it in the longest phase, if it is high and wide enough there."""
@@ -85,7 +85,7 @@ class _Timeline:
             if nearest and (nearest["y2"] - nearest["y"]) * self.factor / self.top * HEIGHT > LINE + 6:
                 at = {"x": middle, "y": (nearest["y"] + nearest["y2"]) / 2, "text": kind}
                 text = self.canvas.text([at], color=text_on(colour), baseline="middle")
-                layers.append(text.encode(x=self.x, y=y, text="text:N"))
+                layers.append(text.encode(x=self.x, y=y, text=self.alt.Text("text:N")))
         return layers
 
     def borders(self) -> list[Any]:
@@ -99,7 +99,7 @@ class _Timeline:
         muted = LIGHT.muted
         rule = self.canvas.rule(begins, muted, (2, 3), 0.7)
         text = self.canvas.text(names, color=muted, baseline="bottom", dy=-5)
-        return [rule.encode(x=self.x), text.encode(x=self.x, y=self.alt.value(0), text="text:N")]
+        return [rule.encode(x=self.x), text.encode(x=self.x, y=self.alt.YValue(0), text=self.alt.Text("text:N"))]
 
     def peaks(self, y: Any) -> list[Any]:
         """Each phase's peak as a line over its time; the highest is named."""
@@ -114,8 +114,8 @@ class _Timeline:
         named = {"x": highest["x"] if left else highest["x2"], "y": highest["y"]}
         align, dx = ("left", 4) if left else ("right", -4)
         label = self.canvas.text([named], color=LIGHT.peak, align=align, dx=dx, baseline="bottom", dy=-4)
-        text = self.alt.value(f"peak {format_bytes(int(highest['y'] * self.factor))}")
-        return [line.encode(x=self.x, x2="x2", y=y), label.encode(x=self.x, y=y, text=text)]
+        text = self.alt.TextValue(f"peak {format_bytes(int(highest['y'] * self.factor))}")
+        return [line.encode(x=self.x, x2=self.alt.X2("x2"), y=y), label.encode(x=self.x, y=y, text=text)]
 
     def by_phase(self) -> Any:
         """A bar for what is resident at the end of each phase, a mark for the most in it, and the numbers."""
