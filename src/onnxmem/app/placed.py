@@ -48,9 +48,9 @@ class Placed:
     def live(self) -> list[int]:
         """The bytes alive at every step."""
         changes = [0] * (max((row["upper"] for row in self.rows), default=0) + 1)
-        for row in self.rows:
-            changes[row["lower"]] += row["bytes"]
-            changes[row["upper"]] -= row["bytes"]
+        for index, row in enumerate(self.rows):
+            changes[row["lower"]] += self._footprint(index)
+            changes[row["upper"]] -= self._footprint(index)
         return list(accumulate(changes))[:-1]
 
     @property
@@ -95,7 +95,12 @@ class Placed:
     @property
     def top(self) -> int:
         """The end of the highest buffer: the peak of the plan."""
-        return max((int(row["offset"] + row["bytes"]) for row in self.rows), default=0)
+        return max((int(row["offset"]) + self._footprint(k) for k, row in enumerate(self.rows)), default=0)
+
+    def _footprint(self, index: int) -> int:
+        """The bytes of a buffer with those behind it that no other can take."""
+        size, alignment = int(self.rows[index]["bytes"]), int(self.chart.document["alignment"])
+        return -(-size // alignment) * alignment
 
     def found(self, search: str) -> int:
         """How many buffers have this in their names, or are made by a node that has."""
