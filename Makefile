@@ -67,4 +67,5 @@ $(VENV)/installed: $(VENV)/created $(SOURCES)
 
 $(VENV)/installed-tests: $(VENV)/installed
 	$(PIP) install --group test
+	@$(VENV)/bin/python -m scripts.browser
 	@touch $@

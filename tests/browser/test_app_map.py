@@ -48,10 +48,10 @@ def test_marking_the_curve_zooms_the_map_and_the_table(page: Any) -> None:
     curve = page.locator(".st-key-map-frame .mark-area path").last
     curve.scroll_into_view_if_needed()
     box = curve.bounding_box()
-    across, middle = (lambda part: box["x"] + part * box["width"]), box["y"] + box["height"] / 2
-    page.mouse.move(across(0.2), middle)
+    left, width, middle = box["x"], box["width"], box["y"] + box["height"] / 2
+    page.mouse.move(left + 0.2 * width, middle)
     page.mouse.down()
-    page.mouse.move(across(0.45), middle, steps=5)
+    page.mouse.move(left + 0.45 * width, middle, steps=5)
     page.mouse.up()
     page.locator("strong", has_text="from step").wait_for(timeout=WAIT)
     assert max(widths(page)) > 2 * max(before)

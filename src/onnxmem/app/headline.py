@@ -16,15 +16,21 @@ from onnxmem.units import format_bytes, format_seconds
 
 
 def show_headline(space: Workspace, choice: Choice, estimate: Job) -> None:
-    """Four figures and one command."""
-    document = estimate.document or {}
+    """Four figures and one command. While another size is estimated, the last figures stay, and say that."""
+    last = f"last estimate {choice.path}"
+    if estimate.document is not None:
+        st.session_state[last] = estimate.document
+    # Not after an error: figures beside it would be taken for its own.
+    document = estimate.document or ({} if estimate.ended else st.session_state.get(last, {}))
+    waiting = bool(document) and estimate.document is None
     stock, planned, own = (forecast_of(document, mode) for mode in ("stock", "planned", choice.mode))
     measured = measurement(space, choice)
     taken = peak(measured).get("peak_rss_bytes") if measured else None
     value = taken or (own["peak_bytes"] if own else None)
     how = "measured" if taken else "predicted"
     columns = st.columns(4)
-    columns[0].metric(f"Peak, {choice.mode}", format_bytes(value) if value else "…", help=f"RSS of the process, {how}")
+    label = f"Peak, {choice.mode}" + (" (estimating …)" if waiting else "")
+    columns[0].metric(label, format_bytes(value) if value else "…", help=f"RSS of the process, {how}")
     if value and choice.budget:
         room = choice.budget - value
         text = f"{format_bytes(abs(room))} {'below' if room >= 0 else 'above'}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from onnxmem.app.settings import Settings, configure
 from onnxmem.errors import UsageError, check_extra
+from onnxmem.report.charts.theme import SIZES
 
 FIRST_PORT = 8501
 _TRIED = 20
@@ -25,6 +26,7 @@ _OPTIONS = {
     "runner.fastReruns": True,
     "server.fileWatcherType": "none",
     "server.headless": True,
+    "theme.primaryColor": SIZES[3],
 }
 
 

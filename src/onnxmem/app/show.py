@@ -97,13 +97,13 @@ def show_chart(chart: Chart, key: str, *, title: bool = True, **more: Any) -> An
 
 def show_spec(spec: dict[str, Any], key: str, alt: str, on_select: Any = "ignore") -> Any:
     """Any picture, in the reader's theme."""
-    spec.pop("title", None)
-    # What one sees is said by `alt`.
-    spec.pop("description", None)
+    spec = {key: part for key, part in spec.items() if key not in ("title", "description")}
     # The page would turn named data into tables of another kind; as rows they stay what they are.
     spec = _inlined(spec, spec.pop("datasets", {}))
     spec = theme.recoloured(spec, theme.DARK) if is_dark() else spec
     spec["background"] = "transparent"
+    # As in the reports: what is written beside a chart comes on top of its width, which the page would count in.
+    spec.setdefault("autosize", {"type": "pad"})
     with st.container(key=f"chart {key}".replace(" ", "-"), horizontal_alignment="left"):
         return st.vega_lite_chart(spec, theme=None, width="content", key=key, on_select=on_select, alt=alt[:1000])
 

@@ -23,14 +23,25 @@ def choose_model(space: Workspace) -> Path | None:
     from onnxmem.zoo import MODELS  # noqa: PLC0415
 
     _take_uploads(space)
-    own: list[Path] = st.session_state.setdefault("uploads", [])
-    given = {str(path): path for path in (*own, *current().models)}
+    given = _given()
     names = [*given, *(f"{_ZOO}{name}" for name in MODELS)]
     first = 0 if given else names.index(f"{_ZOO}{_FIRST}")
     chosen = st.selectbox("Model", names, index=first, key="model", format_func=lambda name: _label(name, given))
     if chosen in given:
         return given[chosen]
     return _from_zoo(space, chosen.removeprefix(_ZOO))
+
+
+def known_models(space: Workspace) -> dict[str, Path]:
+    """All that can be chosen without making it first, by the names they are shown under."""
+    given = _given()
+    made = [path for name, job in space.made.items() if job.ended and (path := space.folder / f"{name}.onnx").exists()]
+    return {**{_label(name, given): path for name, path in given.items()}, **{f"{_ZOO}{p.stem}": p for p in made}}
+
+
+def _given() -> dict[str, Path]:
+    own: list[Path] = st.session_state.setdefault("uploads", [])
+    return {str(path): path for path in (*own, *current().models)}
 
 
 def _label(name: str, given: dict[str, Path]) -> str:

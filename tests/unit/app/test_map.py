@@ -5,28 +5,30 @@ from typing import Any
 
 import pytest
 
+from onnxmem.app.choice import Choice
 from tests.unit.report import samples
 
-pytest.importorskip("streamlit", reason="the package streamlit is not installed")
-from streamlit.testing.v1 import AppTest
+st = pytest.importorskip("streamlit", reason="the package streamlit is not installed")
+from streamlit.testing.v1 import AppTest  # noqa: E402
+
+from onnxmem.app.tabs.map import Look, _heard  # noqa: E402
 
 
 def script() -> None:
     """The tab alone, with an estimate that is there."""
-    from types import SimpleNamespace
+    # AppTest takes the text of this function alone.
+    from types import SimpleNamespace  # noqa: PLC0415
 
-    import streamlit as st
+    import streamlit as st  # noqa: PLC0415
 
-    from onnxmem.app.tabs.map import show
-    from onnxmem.app.workspace import workspace
+    from onnxmem.app.tabs.map import show  # noqa: PLC0415
+    from onnxmem.app.workspace import workspace  # noqa: PLC0415
 
     estimate = SimpleNamespace(ended=True, cancelled=False, document=st.session_state["document"])
     show(workspace(), st.session_state["choice"], estimate)  # type: ignore[arg-type]
 
 
 def opened(document: dict[str, Any], budget: int | None = None) -> AppTest:
-    from onnxmem.app.choice import Choice
-
     page = AppTest.from_function(script, default_timeout=60)
     page.session_state["document"] = document
     page.session_state["choice"] = Choice(path=Path("model.onnx"), budget=budget)
@@ -101,15 +103,8 @@ def test_what_is_looked_for_is_counted_and_filters_the_nodes() -> None:
 
 
 def test_what_the_browser_tells_is_taken_and_the_rest_stays() -> None:
-    from onnxmem.app.tabs.map import Look, _heard
-
-    page = opened(document())
     look = Look(())
     look.begin((2.0, 9.0), 3)
-
-    import streamlit as st
-
-    del page
     for selection, window, chosen in (
         ({"chosen": [{"id": 7}]}, (2.0, 9.0), 7),
         ({"marked": {"x": [1.5, 4]}}, (1.5, 4.0), 7),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from onnx import ModelProto, helper
 
 from onnxmem import zoo
+from onnxmem.deadline import Deadline
 from onnxmem.errors import UsageError
 from onnxmem.fitting.axis import Axis
 from onnxmem.fitting.changes import changes_of, recommend
@@ -23,7 +25,9 @@ MIB = 2**20
 PROCESS = Process(imported=60 * MIB, shared=36 * MIB, loading=7 * MIB, running=MIB)
 
 
-def sizes_of(proto: ModelProto, axis: Axis, budget: int, workers: int = 1) -> Sizes:
+def sizes_of(
+    proto: ModelProto, axis: Axis, budget: int | None, workers: int = 1, time_limit: float = math.inf
+) -> Sizes:
     return Sizes(
         model=Model.of(proto),
         axis=axis,
@@ -32,6 +36,7 @@ def sizes_of(proto: ModelProto, axis: Axis, budget: int, workers: int = 1) -> Si
         environment=Calibration(stock=PROCESS, planned=PROCESS),
         budget=budget,
         workers=workers,
+        deadline=Deadline(time_limit),
         on_size=lambda _: None,
     )
 
@@ -61,7 +66,7 @@ def test_more_workers_leave_less_for_each(chain: ModelProto) -> None:
     sizes = {mode: fit.size or 0 for mode, fit in one.items()}
     assert sizes["tuned"] >= sizes["stock"] > 0
     assert all((two[mode].size or 0) < sizes[mode] for mode in MODES)
-    assert one["prepacked"].workers >= one["stock"].workers >= 1
+    assert (one["prepacked"].workers or 0) >= (one["stock"].workers or 0) >= 1
 
 
 def test_workers_share_their_files(chain: ModelProto) -> None:
@@ -123,3 +128,46 @@ def test_a_fitting_comes_back_as_it_was_saved() -> None:
     assert Fitting.from_document(json.loads(json.dumps(fitting.document()))) == fitting
     assert repr(fitting) == "<Fitting of m.onnx into 140.0 MiB: batch up to 30 planned>"
     assert fitting.fits and fitting.document()["answers"][0]["gains"] == {"stock": 0.0, "planned": 1.5}
+
+
+def test_without_a_budget_there_is_the_curve_over_the_whole_range(chain: ModelProto) -> None:
+    modes = search(sizes_of(chain, Axis(names=("batch",), stop=64), None), ("stock", "planned"))
+    for mode in modes:
+        assert mode.size is None and mode.workers is None and mode.gaps == ()
+        assert [point.size for point in mode.points][:: len(mode.points) - 1] == [1, 64] and len(mode.points) == 13
+        assert all(point.exact for point in mode.points)
+    unbounded = search(sizes_of(chain, Axis(names=("batch",), start=2, step=2), None), ("planned",))[0]
+    assert unbounded.points[-1].size == 128
+
+
+def test_a_curve_shows_what_the_forecasts_say_and_goes_on_beyond_the_budget(chain: ModelProto) -> None:
+    sizes = sizes_of(chain, Axis(names=("batch",), stop=100_000), 140 * MIB)
+    fit = search(sizes, ("planned",))[0]
+    assert fit.size is not None and fit.size in [point.size for point in fit.points]
+    assert fit.size < fit.points[-1].size <= 2 * fit.size + 1
+    for point in fit.points:
+        assert point.bytes == sizes.need("planned", point.size - 1)
+
+
+def test_what_there_is_no_time_for_lies_on_a_line(chain: ModelProto) -> None:
+    late = search(sizes_of(chain, Axis(names=("batch",), stop=97), None, time_limit=1e-9), ("planned",))[0]
+    inexact = [point for point in late.points if not point.exact]
+    first, last = late.points[0], late.points[-1]
+    assert first.exact and last.exact and len(inexact) == len(late.points) - 2
+    for point in inexact:
+        part = (point.size - first.size) / (last.size - first.size)
+        assert point.bytes == pytest.approx(first.bytes + part * (last.bytes - first.bytes), abs=1)
+
+
+def test_a_size_that_depends_on_what_is_fed_makes_nothing_exact() -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["a"]), helper.make_node("Cast", ["a"], ["y"], to=1)]
+    fit = search(sizes_of(model_of(nodes, {"x": ["n", 8]}, ["y"]), Axis(names=("n",), stop=4), None), ("stock",))[0]
+    assert not any(point.exact for point in fit.points)
+
+
+def test_weights_are_read_once_for_all_sizes(chain: ModelProto) -> None:
+    sizes = sizes_of(chain, Axis(names=("batch",), stop=3), None)
+    subjects = [sizes.subject(index) for index in range(3)]
+    assert subjects[0] is not None and all(
+        each is not None and each.weights is subjects[0].weights for each in subjects
+    )

@@ -49,6 +49,15 @@ PARTS = {
     "heap": "#8fd0bc",
     "stacks": "#7a4d70",
 }
+# What a process holds, as the system tells it apart.
+KINDS = {
+    "model files": PARTS["weights"],
+    "libraries and other files": PARTS["libraries"],
+    "heap": PARTS["heap"],
+    "arenas": PARTS["arena"],
+    "stacks": PARTS["stacks"],
+    "shared memory": PARTS["outputs"],
+}
 # The same in finer parts, in their order.
 FINE_PARTS = {
     "libraries": PARTS["libraries"],

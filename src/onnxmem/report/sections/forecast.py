@@ -87,6 +87,20 @@ def forecast_charts(document: Document) -> tuple[Chart, ...]:
     return bars_of_parts("What the process will be made of, after its runs", named)
 
 
+def forecast_workers(document: Document) -> tuple[Chart, ...]:
+    """What several processes will take together, one line per mode: as `share` would measure it."""
+    rows = forecasts(document)
+    groups = [{"mode": row["mode"], "workers": int(count), "total_pss_bytes": total}
+              for row in rows for count, total in row["total_pss_bytes"].items()]  # fmt: skip
+    if not groups:
+        return ()
+    most = max(group["workers"] for group in groups)
+    told = ", ".join(f"{g['mode']} {format_bytes(g['total_pss_bytes'])}" for g in groups if g["workers"] == most)
+    alt = f"Predicted total PSS against the number of workers, one line per mode; with {most} workers: {told}."
+    drawn = {"model": document["model"], "weights_bytes": document["weights_bytes"], "modes": groups}
+    return (Chart("workers", "Workers against the memory they will take together, by prediction", alt, drawn),)
+
+
 def forecast_notes(document: Document) -> list[str]:
     """What the figures stand for, or why there are none."""
     if reason := (document.get("unknown") or {}).get("processes"):
