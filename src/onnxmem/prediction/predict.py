@@ -45,6 +45,8 @@ class Subject:
     """Dimensions that were left open, and the numbers used for them."""
     level: str
     threads: int
+    saved: bool = False
+    """Whether it was read from a package: then its file lists the nodes as ONNX Runtime would run them."""
     known_weights: Weights | None = None
 
     @classmethod
@@ -87,7 +89,7 @@ class Subject:
     @cached_property
     def packaged_runs(self) -> Runs:
         """… and from a package. Its file lists the nodes as they would run, and ONNX Runtime orders them once more."""
-        return self._runs(as_saved(self.graph), False)
+        return self._runs(self.graph if self.saved else as_saved(self.graph), False)
 
     def runs_in(self, mode: str) -> Runs:
         """Those of a mode."""
