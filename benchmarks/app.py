@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import onnx
 import psutil
@@ -26,7 +25,7 @@ from playwright.sync_api import Page, sync_playwright
 from onnxmem import zoo
 from scripts.browser import find
 
-WAIT = 120_000
+WAIT = 60_000
 UPLOADS, SLIDES = 100, 12
 MIB = 2**20
 

@@ -15,6 +15,7 @@ from typing import Any
 from onnxmem.app.settings import Settings, configure
 from onnxmem.errors import UsageError, check_extra
 from onnxmem.report.charts.theme import SIZES
+from onnxmem.session.trim import keep_little
 
 FIRST_PORT = 8501
 _TRIED = 20
@@ -44,6 +45,7 @@ def serve(
     Anywhere but on localhost, only those who know a token may look; it is part of the address.
     """
     check_extra("app")
+    keep_little()
     listening = _listen(address, port)
     local = address in (LOCALHOST, "127.0.0.1", "::1")
     token = "" if local else secrets.token_urlsafe(24)
