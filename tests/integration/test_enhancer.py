@@ -30,5 +30,5 @@ def test_pytorch_answers_as_onnx_runtime_does(tmp_path: Path) -> None:
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     onnx.save(zoo.build("unet", channels=4), tmp_path / "unet.onnx")
-    with pytest.raises(ModelError, match="'unet.onnx' is not the zoo's enhancer"):
+    with pytest.raises(ModelError, match="is not the zoo's enhancer"):
         write_weights(tmp_path / "unet.onnx", tmp_path / "unet.pth")

@@ -60,7 +60,7 @@ def test_files_are_made_smaller_and_turned_upright(tmp_path: Path) -> None:
     image.save(tmp_path / "a.jpg", exif=exif)
     picture = read_picture(str(tmp_path / "a.jpg"), 100)
     assert picture.shape == (96, 48, 3)
-    assert picture[0, 0, 0] > 0.9 > 0.1 > picture[0, 0, 1]
+    assert picture[0, 0, 0] > 0.9 and picture[0, 0, 1] < 0.1
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n" + b"\x00" * 50, b"GIF89a" + b"\x00" * 99])
