@@ -23,6 +23,16 @@ def press(page: Any, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click(timeout=WAIT)
 
 
+def chosen(page: Any, label: str, value: str) -> None:
+    """Wait until a list shows this as what is chosen: as its text, or as the value of its field."""
+    page.wait_for_function(
+        """([label, value]) => [...document.querySelectorAll('[data-testid="stSelectbox"]')].some(list =>
+           list.innerText.includes(label) && (list.innerText.includes(value) ||
+           [...list.querySelectorAll('input')].some(field => field.value.includes(value))))""",
+        arg=[label, value], timeout=WAIT,
+    )  # fmt: skip
+
+
 def chart(page: Any, key: str) -> Any:
     return page.locator(f".st-key-chart-{key} [role='graphics-document'], .st-key-chart-{key} canvas").first
 
@@ -71,14 +81,16 @@ def test_a_picture_before_and_after(app: Dashboard, tmp_path: Path) -> None:
     Image.new("RGB", (200, 120), (40, 90, 160)).save(tmp_path / "mine.png")
     (tmp_path / "bad.png").write_bytes(b"no picture")
     with app.tab("Try it") as page:
+        page.get_by_role("button", name="Enhance", disabled=False).wait_for(timeout=WAIT)
         page.get_by_text("Upload a picture").click(timeout=WAIT)
+        page.get_by_text("A PNG or JPEG of at most").wait_for(timeout=WAIT)
         field = page.get_by_test_id("stFileUploader").filter(has_text="PNG or JPEG").locator("input[type=file]")
         field.set_input_files(tmp_path / "bad.png", timeout=WAIT)
-        page.get_by_test_id("stSelectbox").filter(has_text="bad.png").wait_for(timeout=WAIT)
+        chosen(page, "Picture", "bad.png")
         press(page, "Enhance")
         page.get_by_text("is not a PNG or JPEG picture").wait_for(timeout=WAIT)
         field.set_input_files(tmp_path / "mine.png", timeout=WAIT)
-        page.get_by_test_id("stSelectbox").filter(has_text="mine.png").wait_for(timeout=WAIT)
+        chosen(page, "Picture", "mine.png")
         press(page, "Enhance")
         page.get_by_text("After, planned").wait_for(timeout=WAIT)
         assert page.get_by_test_id("stImage").locator("img").count() >= 3
