@@ -23,6 +23,7 @@ IMAGES = ({"batch": 1, "height": 64, "width": 32}, {"batch": 2, "height": 32, "w
 TINY: dict[str, tuple[dict[str, Any], tuple[dict[str, int], dict[str, int]]]] = {
     "alexnet": ({"scale": 0.05, "resolution": 63}, ({"batch": 1}, {"batch": 3})),
     "densenet121": ({"growth": 4, "depths": (2, 2, 2)}, IMAGES),
+    "enhancer": ({"channels": 12}, IMAGES),
     "googlenet": ({"scale": 0.1}, IMAGES),
     "inception": ({"scale": 0.1}, ({"batch": 1, "height": 75, "width": 80}, {"batch": 2, "height": 91, "width": 75})),
     "lstm": ({"features": 8, "hidden": 8}, ({"batch": 1, "sequence": 5}, {"batch": 3, "sequence": 2})),

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import re
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import onnx
+import psutil
 import pytest
+
+from onnxmem import zoo
+from scripts.browser import find
+
+WAIT = 60_000
+"""As long as anything may take on a busy machine, in milliseconds."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian: apt-get install chromium. Elsewhere: ONNXMEM_CHROMIUM names it."""
-    names = (os.environ.get("ONNXMEM_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
-    path = next((found for name in names if name and (found := shutil.which(name))), None)
+    path = find()
     if path is None:
         pytest.skip("no Chromium here; apt-get install chromium, or set ONNXMEM_CHROMIUM to its path")
     playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
@@ -22,3 +33,58 @@ def browser() -> Iterator[Any]:
         running = started.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield running
         running.close()
+
+
+class Dashboard:
+    """A dashboard that runs, and tabs of a browser that look at it."""
+
+    def __init__(self, server: subprocess.Popen[str], url: str, browser: Any) -> None:
+        self.server, self.url, self.browser = server, url, browser
+
+    def children(self) -> list[psutil.Process]:
+        """The processes of verbs that are at work, and theirs."""
+        return list(psutil.Process(self.server.pid).children(recursive=True))
+
+    @contextmanager
+    def tab(self, tab: str = "", **context: Any) -> Iterator[Any]:
+        """A page of its own, once the model is chosen and estimated; nothing may go wrong in it unseen."""
+        made = self.browser.new_context(viewport={"width": 1280, "height": 1000}, **context)
+        page = made.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(self.url)
+        page.get_by_role("tab", name="Overview").wait_for(timeout=WAIT)
+        if tab:
+            page.get_by_role("tab", name=tab).click()
+        yield page
+        made.close()
+        assert errors == []
+
+
+@contextmanager
+def serving(browser: Any, *words: str) -> Iterator[Dashboard]:
+    """`onnxmem app` at a port of its own."""
+    command = [sys.executable, "-m", "onnxmem", "app", *words, "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        address = re.search(r"http://\S+", server.stderr.readline())
+        assert address, "it printed no address"
+        # What it prints later must not fill the pipe.
+        threading.Thread(target=server.stderr.read, daemon=True).start()
+        try:
+            yield Dashboard(server, address[0], browser)
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+
+
+@pytest.fixture(scope="module")
+def app(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    """A dashboard on a folder with a small model, a larger one, and a file that is none."""
+    pytest.importorskip("streamlit", reason="the package streamlit is not installed")
+    folder = tmp_path_factory.mktemp("models")
+    onnx.save(zoo.build("squeezenet"), folder / "a.onnx")
+    onnx.save(zoo.build("unet", channels=8), folder / "b.onnx")
+    (folder / "c.onnx").write_bytes(b"this is no model")
+    with serving(browser, str(folder)) as running:
+        yield running

@@ -20,8 +20,8 @@ from onnxmem.progress import Progress
 from onnxmem.report.build import make_report
 from onnxmem.report.charts.curves import scaling_chart
 from onnxmem.report.save import save_report
+from tests.integration.commands import typed
 
-COMMAND = str(Path(sys.executable).with_name("onnxmem"))
 QUICK: dict[str, Any] = {"repeat": 1, "repeat_limit": 1, "runs": 1, "advice": False}
 MIB = 2**20
 
@@ -55,8 +55,7 @@ needs_torch = pytest.mark.skipif(
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [COMMAND, "compare", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    return typed("compare", *arguments, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +130,12 @@ def test_its_figures_are_those_of_measure(matmul: Path) -> None:
     assert mine["load_growth_bytes"] == pytest.approx(alone.load_growth, abs=8 * MIB)
 
 
-def test_other_answers_are_the_headline_and_win_nothing(matmul: Path, different: Path) -> None:
-    done = run(matmul, different, "--repeat", "1", "--repeat-limit", "1", "--runs", "1", "--no-advice")
+def test_other_answers_are_the_headline_and_win_nothing(matmul: Path, different: Path, tmp_path: Path) -> None:
+    few = ("--repeat", "1", "--repeat-limit", "1", "--runs", "1")
+    done = run(matmul, different, *few, "-o", tmp_path / "result.json")
     assert done.returncode == 3
     assert done.stdout.splitlines()[2].startswith("! The answers differ") and "different.onnx at" in done.stdout
-    document = json.loads(
-        run(matmul, different, "--repeat", "1", "--repeat-limit", "1", "--runs", "1", "--json").stdout
-    )
+    document = json.loads((tmp_path / "result.json").read_text())
     assert not document["parity"]["same"] and document["parity"]["max_abs"] > 0
     assert all(row["winner"] is None and not row["tied"] for row in document["rows"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import onnx
@@ -14,6 +13,7 @@ import onnxmem
 from onnxmem import zoo
 from onnxmem.fitting.axis import Given
 from onnxmem.fitting.fitting import Fitting
+from tests.integration.commands import typed
 
 MIB = 2**20
 
@@ -26,8 +26,7 @@ def unet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def onnxmem_fit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "onnxmem", "fit", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return typed("fit", *arguments)
 
 
 def test_the_answer_comes_first_and_the_result_is_saved(unet: Path, tmp_path: Path) -> None:
@@ -45,9 +44,31 @@ def test_the_answer_comes_first_and_the_result_is_saved(unet: Path, tmp_path: Pa
     assert "budget 160.0 MiB" in page.read_text()
 
 
+def test_without_a_budget_there_is_a_curve_for_each_mode(unet: Path) -> None:
+    image = ("--dim", "height=64..512:32", "--dim", "width=height", "--mode", "stock", "--mode", "planned")
+    run = onnxmem_fit(unet, *image, "--threads", "1", "--json")
+    assert run.returncode == 0, run.stderr
+    document = json.loads(run.stdout)
+    assert document["budget_bytes"] is None and document["fits"]
+    (answer,) = document["answers"]
+    assert answer["axis"]["names"] == ["height", "width"] and [mode["mode"] for mode in answer["modes"]] == [
+        "stock",
+        "planned",
+    ]
+    for mode in answer["modes"]:
+        sizes = [point["size"] for point in mode["points"]]
+        assert sizes[0] == 64 and sizes[-1] == 512 and len(sizes) > 10 and all(size % 32 == 0 for size in sizes)
+        for point in (mode["points"][0], mode["points"][-1]):
+            dims = dict.fromkeys(("height", "width"), point["size"])
+            assert point["bytes"] == onnxmem.predict(unet, mode=mode["mode"], dims=dims, threads=1).peak
+            assert point["needed_bytes"] > point["bytes"] and point["exact"]
+    assert Fitting.from_document(document).document() == document
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (("--verify",), 2, "without a budget there is nothing to verify"),
         (("--budget", "10MiB"), 1, "nothing fits into 10.0 MiB: the least is"),
         (("--budget", "lots"), 2, "'lots' is not a size"),
         (("--budget", "1GiB", "--dim", "depth=1..4"), 2, "no free dimension 'depth'"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-COMMAND = str(Path(sys.executable).with_name("onnxmem"))
+from tests.integration.commands import typed
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, "measure", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return typed("measure", *arguments)
 
 
 def test_text_files_and_picture(matmul: Path, tmp_path: Path) -> None:
@@ -40,11 +39,11 @@ def test_feeds_decide_the_outputs(matmul: Path, tmp_path: Path) -> None:
     assert first["outputs_sha256"] == second["outputs_sha256"]
 
 
-def test_a_planned_run_says_what_its_plan_took(matmul: Path) -> None:
+def test_a_planned_run_says_what_its_plan_took(matmul: Path, tmp_path: Path) -> None:
     arguments = (matmul, "--dim", "batch=64", "--runs", "3")
     stock = json.loads(run(*arguments, "--no-nodes", "--json").stdout)
-    done = run(*arguments, "--mode", "planned", "--json")
-    planned = json.loads(done.stdout)
+    text = run(*arguments, "--mode", "planned", "-o", tmp_path / "planned.json").stdout
+    planned = json.loads((tmp_path / "planned.json").read_text())
     assert stock["planned"] is None
     assert planned["outputs_sha256"] == stock["outputs_sha256"]
     counts = [planned["planned"][f"runs_{what}"] for what in ("recorded", "replayed", "deviated", "from_heap")]
@@ -53,25 +52,24 @@ def test_a_planned_run_says_what_its_plan_took(matmul: Path) -> None:
     assert 0 < planned["planned"]["lower_bound_bytes"] <= planned["planned"]["plan_bytes"]
     # ONNX Runtime's own figures come from its own allocator.
     assert planned["runtime"]["arena_peak_bytes"] > 0
-    text = run(*arguments, "--mode", "planned", "--no-nodes").stdout
     assert "1 recorded, 3 inside the plan" in text
 
 
-def test_a_run_that_could_not_be_planned_says_why(matmul: Path) -> None:
+def test_a_run_that_could_not_be_planned_says_why(matmul: Path, tmp_path: Path) -> None:
     arguments = (matmul, "--mode", "planned", "--runs", "1", "--no-nodes", "--option", "execution_mode=ORT_PARALLEL")
-    text = run(*arguments).stdout
+    text = run(*arguments, "-o", tmp_path / "result.json").stdout
     assert "Not planned, it ran as stock: nodes run in parallel" in text and "its plan takes" not in text
-    document = json.loads(run(*arguments, "--json").stdout)["planned"]
+    document = json.loads((tmp_path / "result.json").read_text())["planned"]
     assert document["loaded_mode"] == "stock" and "parallel" in document["reason"]
 
 
-def test_a_failed_run_prints_what_was_measured_and_exits_3(unimplemented: Path) -> None:
-    done = run(unimplemented)
+def test_a_failed_run_prints_what_was_measured_and_exits_3(unimplemented: Path, tmp_path: Path) -> None:
+    done = run(unimplemented, "-o", tmp_path / "result.json")
     assert done.returncode == 3
     assert "failed in phase 'load'" in done.stdout and "Telepathy" in done.stdout
     assert "import" in done.stdout and "Traceback" not in done.stdout + done.stderr
     assert "onnxmem: the process failed in phase 'load': " in done.stderr and "Telepathy" in done.stderr
-    document = json.loads(run(unimplemented, "--json").stdout)
+    document = json.loads((tmp_path / "result.json").read_text())
     assert document["verdict"]["kind"] == "failed"
     assert document["run_growth_bytes"] is None and "not reached" in document["unknown"]["run_growth_bytes"]
 
@@ -83,13 +81,12 @@ def test_a_run_that_failed_took_nothing_that_would_be_a_result(tmp_path: Path) -
     graph = helper.make_graph([helper.make_node("Reshape", ["x", "seven"], ["y"])], "g", [x], [y], [seven])
     model = tmp_path / "seven.onnx"
     onnx.save_model(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]), model)
-    done = run(model, "--dim", "n=5", "--no-nodes", "--json")
+    done = run(model, "--dim", "n=5", "--no-nodes", "-o", tmp_path / "result.json")
     assert done.returncode == 3 and "onnxmem: the process failed in phase 'first run'" in done.stderr
-    document = json.loads(done.stdout)
+    document = json.loads((tmp_path / "result.json").read_text())
     assert document["run_growth_bytes"] is None and document["load_growth_bytes"] > 0
     assert document["unknown"]["run_growth_bytes"] == "the phase 'first run' was not completed"
-    text = run(model, "--dim", "n=5", "--no-nodes").stdout
-    assert "loading took" in text and "running took" not in text
+    assert "loading took" in done.stdout and "running took" not in done.stdout
 
 
 def test_names_in_models_are_text(tmp_path: Path) -> None:

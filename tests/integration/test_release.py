@@ -26,6 +26,7 @@ from onnxmem.releasing.ladder import Ladder, explain_release, release_ladder
 from onnxmem.releasing.rungs import CLOSE, EXIT, RUNGS, SHRINK, TRIM
 from onnxmem.report.charts.bars import ladder_summary
 from onnxmem.unknown import Unknown
+from tests.integration.commands import typed
 
 MIB = 2**20
 
@@ -45,9 +46,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-c", "from onnxmem.cli import main; main()", *map(str, arguments)]
-    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
-    return subprocess.run(program, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return typed(*arguments, columns=80)
 
 
 def freed(ladder: Ladder) -> dict[str, int]:

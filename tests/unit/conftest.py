@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import hypothesis
 import onnx
 import pytest
 
 from onnxmem import zoo
 from onnxmem.prediction.calibration import Calibration, Process, calibration_file
+
+# The same examples every time, however long a busy machine takes for one: a failure is about the code.
+hypothesis.settings.register_profile(
+    "tests", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,8 @@ LAYERS = [
     {"releasing", "comparison", "sharing", "checking", "explaining"},
     {"fitting"},
     {"report"},
-    {"cli", "app"},
+    {"app"},
+    {"cli"},
     {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import typer
 
+from onnxmem.cli import app as dashboard
 from onnxmem.cli import (
     check,
     compare,
@@ -55,6 +56,7 @@ for verb in (
     check.check,
     history.history,
     report.report,
+    dashboard.app,
     zoo.zoo,
 ):
     app.command()(spread(verb))

@@ -16,8 +16,12 @@ def fit(
     model: options.ModelPath,
     output: DrawnOutput,
     budget: Annotated[
-        str, typer.Option(metavar="SIZE", help="The memory there is (512MiB …), for all workers together.")
-    ],
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The memory there is (512MiB …), for all workers together; without it only what sizes take is shown.",
+        ),
+    ] = None,
     dim: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,15 +53,16 @@ def fit(
 ) -> None:
     """Find the largest batch, image or sequence that fits.
 
-    By prediction, for every mode, with the least change that lets more in; with --verify by measurement.
+    By prediction, for every mode, with the least change that lets more in; with --verify by measurement. Without a
+    budget it shows what each size takes.
     """
     from onnxmem.fitting.axis import parse_dims  # noqa: PLC0415
     from onnxmem.fitting.fit import fit as find  # noqa: PLC0415
 
     output.check(model)
-    limit, dims = parse_bytes(budget), parse_dims(dim or ())
+    limit, dims = None if budget is None else parse_bytes(budget), parse_dims(dim or ())
     shapes, ranges = parse.parse_shapes(shape, model), parse.parse_ranges(input_range)
-    with progress(f"fitting {model.name} into {format_bytes(limit)}") as step:
+    with progress(f"fitting {model.name}" + ("" if limit is None else f" into {format_bytes(limit)}")) as step:
         result = find(
             model,
             limit,
@@ -73,9 +78,9 @@ def fit(
             on_progress=step,
         )
     output.show(result)
-    if not result.fits:
-        least = min((mode.smallest for answer in result.answers for mode in answer.modes), key=lambda each: each.bytes)
-        more = format_bytes(round(least.bytes * (1 + result.margin)))
+    if limit is not None and not result.fits:
+        least = min((mode.smallest for answer in result.answers for mode in answer.modes), key=lambda each: each.needed)
+        more = format_bytes(least.needed)
         tell(
             f"nothing fits into {format_bytes(limit)}: the least is {format_bytes(least.bytes)}, with the margin {more}"
         )

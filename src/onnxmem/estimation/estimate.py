@@ -19,6 +19,7 @@ from onnxmem.model.weights import Weight
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.strategies import STRATEGIES, solve
 from onnxmem.prediction.calibration import calibration
+from onnxmem.prediction.formula import find_formulas
 from onnxmem.prediction.predict import MODES, Subject, forecast_mode
 from onnxmem.prediction.prediction import Forecast
 from onnxmem.schedule.formula import Formula, Piece, peak_formula
@@ -254,7 +255,7 @@ def compute_estimate(
         )
         for name in strategies
     ]
-    formula, note = None, None
+    formula, note, general = None, None, None
     if scheduled.assumed:
         general = graph_of(model, question, scheduled.given, deadline)
         symbolic = {tensor.name: tensor for tensor in general.all_tensors() if isinstance(tensor.size, Expr)}
@@ -268,13 +269,20 @@ def compute_estimate(
         formula=PeakFormula.of(formula) if formula else None,
         formula_note=note,
         table=_table(formula, scheduled) if formula else (),
-        processes=_processes(scheduled, question, threads, deadline) if processes else Unknown("it was not asked for"),
+        processes=_processes(scheduled, question, threads, deadline, general, formula)
+        if processes
+        else Unknown("it was not asked for"),
     )
     return result, scheduled, smallest(plans)
 
 
 def _processes(
-    scheduled: Scheduled, question: Question, threads: int | None, deadline: Deadline
+    scheduled: Scheduled,
+    question: Question,
+    threads: int | None,
+    deadline: Deadline,
+    general: Graph | None,
+    formula: Formula | None,
 ) -> tuple[Forecast, ...] | Unknown:
     if not scheduled.graph.view.startswith("optimized"):
         return Unknown("the graph as in the file is not what ONNX Runtime runs")
@@ -283,7 +291,11 @@ def _processes(
     try:
         subject = Subject.of_scheduled(scheduled, question.level, threads)
         environment = calibration()
-        return tuple(forecast_mode(subject, mode, environment) for mode in MODES)
+        forecasts = tuple(forecast_mode(subject, mode, environment) for mode in MODES)
+        if general is None or formula is None:
+            return forecasts
+        found = find_formulas(subject, general, formula, MODES, environment, deadline)
+        return tuple(replace(forecast, formula=found[forecast.mode]) for forecast in forecasts)
     except OnnxmemError as error:
         return Unknown(str(error))
 

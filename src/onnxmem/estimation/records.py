@@ -28,6 +28,8 @@ class InputFacts(Record):
 
     dtype: str
     shape: Shape
+    symbolic_shape: Shape = None
+    """As the model has it, free dimensions by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ class ModelFacts(Record):
     def of(cls, scheduled: Scheduled) -> ModelFacts:
         graph, timeline = scheduled.graph, scheduled.timeline
         tensors = {name: graph.tensors[name] for name in graph.inputs if name in graph.tensors}
+        free = scheduled.model.inputs
         return cls(
             model=scheduled.model.name,
             file_bytes=scheduled.model.file_size,
@@ -84,7 +87,10 @@ class ModelFacts(Record):
             order=timeline.order,
             order_search=OrderSearch.of(timeline),
             rules=timeline.rules,
-            inputs={name: InputFacts(dtype=t.dtype, shape=plain_shape(t.shape)) for name, t in tensors.items()},
+            inputs={
+                name: InputFacts(dtype=t.dtype, shape=plain_shape(t.shape), symbolic_shape=plain_shape(free.get(name)))
+                for name, t in tensors.items()
+            },
             dims=Dimensions(given=dict(scheduled.given), assumed=dict(scheduled.assumed)),
             notes=graph.notes,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxmem.explaining.explained import Explained
+from onnxmem.explaining.finding import Finding
 
 RUN_WASTE = ("pattern", "reuse", "arena slack")
 _PLANNER = 7 << 19
@@ -17,7 +18,22 @@ def leaner_mode(explained: Explained) -> str:
     return "planned" if wasted >= _PAYS * _PLANNER else "tuned"
 
 
-def net_saving(explained: Explained, saving: int, mode: str) -> int:
+def saved_in_mode(
+    explained: Explained, mode: str, taken: int, *, rule: str, what: str, evidence: str, advice: str = ""
+) -> Finding:
+    """What is found is what runs take and this mode does without."""
+    return Finding(
+        rule=rule,
+        what=what,
+        evidence=evidence,
+        advice=advice or f"Run it {mode}",
+        saving=_net_saving(explained, taken, mode),
+        when=_once_loaded(explained),
+        command=explained.in_mode(mode),
+    )
+
+
+def _net_saving(explained: Explained, saving: int, mode: str) -> int:
     """What is left of a saving: planned runs cost something, which all that they save pays for in proportion."""
     wasted = _wasted(explained)
     if mode != "planned" or not wasted:
@@ -25,7 +41,7 @@ def net_saving(explained: Explained, saving: int, mode: str) -> int:
     return max(0, saving - _PLANNER * saving // wasted)
 
 
-def once_loaded(explained: Explained) -> str:
+def _once_loaded(explained: Explained) -> str:
     """On what savings of runs depend: where loading then is the peak, they are there only after it."""
     return "once it is loaded" if explained.load_peak > explained.run_peak - _wasted(explained) else ""
 

@@ -13,7 +13,7 @@ from onnxmem.errors import UsageError
 from onnxmem.fitting.axis import Axis, Given, read_dims
 from onnxmem.fitting.changes import changes_of, recommend
 from onnxmem.fitting.fitting import Answer, Fitting
-from onnxmem.fitting.search import MARGIN, Sizes, search
+from onnxmem.fitting.search import MARGINS, Sizes, search
 from onnxmem.fitting.verify import Trials
 from onnxmem.measurement.scenario import check_threads
 from onnxmem.model.model import Model
@@ -29,7 +29,7 @@ _FAR = 0.85
 
 def fit(
     model: str | PathLike[str],
-    budget: int | str,
+    budget: int | str | None = None,
     *,
     dims: Mapping[str, Given] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -44,6 +44,9 @@ def fit(
 ) -> Fitting:
     """The largest size that fits into a budget: `fit("m.onnx", "512MiB", dims={"batch": "1..64"})`.
 
+    For each mode there is a curve, too: what sizes below and above that take, `answers[0].modes[0].points`. Without a
+    budget there is only the curve, over the whole range.
+
     A dimension has a number, a range (`"256..1024:32"`, `range(1, 65)`) or the name of another one that it is equal to.
     Without a range the batch grows, or if there is none every free dimension by itself. By prediction, and nothing is
     run; with `verify` the recommended mode, or those of `modes`, are run under a real limit until a size holds. With
@@ -52,6 +55,8 @@ def fit(
     deadline, path, step = Deadline(time_limit), Path(model), on_progress or (lambda _: None)
     limit = parse_bytes(budget) if isinstance(budget, str) else budget
     _check(limit, workers, modes)
+    if verify and limit is None:
+        raise UsageError("without a budget there is nothing to verify", hint="add one, as in --budget 512MiB")
     check_threads(threads)
     opened = Model.open(path)
     fixed, axes = read_dims(opened.inputs, dims or {}, shapes or {})
@@ -63,8 +68,6 @@ def fit(
         given=tuple(dims or ()),
         fixed=fixed,
         axes=axes,
-        budget=limit,
-        workers=workers,
         threads=threads,
         deadline=deadline,
         on_progress=step,
@@ -79,20 +82,21 @@ def fit(
             environment=environment,
             budget=limit,
             workers=workers,
+            deadline=deadline,
             on_size=lambda _: step(Progress("predicting")),
         )
         sizes.append(found)
         answer = _answer(found, modes)
-        if verify:
+        if verify and limit is not None:
             feed = {"dims": request.others(axis), "ranges": ranges or {}, "seed": seed}
-            answer = _verified(answer, request.trials(found, feed), modes)
+            answer = _verified(answer, request.trials(found, feed, limit), modes)
         answers.append(answer)
     return Fitting(
         model=opened.name,
         budget=limit,
         workers=workers,
         threads=sizes[0].threads_used,
-        margin=MARGIN,
+        margins=MARGINS,
         fixed=fixed,
         assumed={name: number for each in sizes for name, number in each.assumed.items()},
         answers=tuple(answers),
@@ -110,8 +114,6 @@ class _Request:
     """Dimensions that the caller said something about."""
     fixed: Mapping[str, int]
     axes: Sequence[Axis]
-    budget: int
-    workers: int
     threads: int | None
     deadline: Deadline
     on_progress: OnProgress
@@ -126,21 +128,21 @@ class _Request:
         others = self.others(axis)
         return lambda dims: Question(dims={**others, **dims}, time_limit=max(self.deadline.left, 1.0))
 
-    def trials(self, sizes: Sizes, feed: Mapping[str, Any]) -> Trials:
+    def trials(self, sizes: Sizes, feed: Mapping[str, Any], budget: int) -> Trials:
         """What is measured."""
         return Trials(
             model=self.model,
             sizes=sizes,
             feed=feed,
-            budget=self.budget,
+            budget=budget,
             threads=self.threads,
             deadline=self.deadline,
             on_progress=self.on_progress,
         )
 
 
-def _check(budget: int, workers: int, modes: Sequence[str] | None) -> None:
-    if budget < 1:
+def _check(budget: int | None, workers: int, modes: Sequence[str] | None) -> None:
+    if budget is not None and budget < 1:
         raise UsageError(f"a budget of {budget} bytes leaves nothing")
     if not 1 <= workers <= 256:
         raise UsageError(f"workers must be between 1 and 256; it is {workers}")

@@ -14,10 +14,15 @@ from onnxmem.units import format_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Point(Record):
-    """What all workers together are predicted to take at one size, without the margin."""
+    """What all workers together are predicted to take at one size."""
 
     size: int
     bytes: int
+    needed: int = stored("needed_bytes")
+    """The same with what predictions may be off: a budget that will do."""
+    exact: bool = True
+    """Whether it was followed call by call; not if it lies between two sizes that were, since the time was over, or if
+    sizes of tensors depend on what is fed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +53,15 @@ class ModeFit(Record):
 
     mode: str
     size: int | None
-    """The largest size that fits with the margin; None if the smallest does not."""
+    """The largest size that fits with the margin; None if the smallest does not, or there is no budget."""
     open_end: bool
     """Whether the search ended before the budget did."""
     gaps: tuple[int, ...]
     """Smaller sizes, of those that were looked at, that do not fit: arenas grow in powers of two."""
-    workers: int
-    """How many workers fit at the smallest size."""
+    workers: int | None
+    """How many workers fit at the smallest size; None without a budget."""
     points: tuple[Point, ...]
-    """What was looked at, small to large."""
+    """The curve: what was looked at, small to large."""
     verified: Verified | None = None
 
     @property
@@ -116,16 +121,17 @@ class Answer(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Fitting(Result):
-    """The largest sizes of a model that fit into a budget, mode by mode."""
+    """The largest sizes of a model that fit into a budget, mode by mode, and what sizes below and above them take."""
 
     SCHEMA: ClassVar[str] = "onnxmem.fit/1"
 
     model: str
-    budget: int = stored("budget_bytes")
+    budget: int | None = stored("budget_bytes")
+    """None if only the curves were asked for."""
     workers: int
     threads: int
-    margin: float
-    """The part of a prediction that is kept free above it."""
+    margins: Mapping[str, float]
+    """The parts of predictions that are kept free above them: of loading, of runs in stock's arena, of other runs."""
     fixed: Mapping[str, int]
     """Dimensions the caller decided."""
     assumed: Mapping[str, int]
@@ -137,14 +143,16 @@ class Fitting(Result):
 
     @property
     def fits(self) -> bool:
-        """Whether anything fits."""
-        return any(answer.fits for answer in self.answers)
+        """Whether anything fits; without a budget, everything does."""
+        return self.budget is None or any(answer.fits for answer in self.answers)
 
     def derived(self) -> Mapping[str, Any]:
         """Whether anything fits."""
         return {"fits": self.fits}
 
     def __repr__(self) -> str:
+        if self.budget is None:
+            return f"<Fitting of {self.model}: memory by {', '.join(answer.axis.label for answer in self.answers)}>"
         found = []
         for answer in self.answers:
             best = next((mode for mode in answer.modes if mode.mode == answer.recommended), None)

@@ -22,7 +22,7 @@ def load_proto(path: Path, *, light: bool = False) -> ModelProto:
 
     With `light`, so do large weights in the file itself, which then are external data like the others.
     """
-    return check_proto(_parse(path, light=light), str(path), path.parent)
+    return check_proto(parse_proto(path, light=light), str(path), path.parent)
 
 
 def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
@@ -100,7 +100,8 @@ def refuse_package(path: Path, *, ort: bool = False) -> None:
     raise UsageError(f"'{path}' is a package, and this takes a model file", hint=hint)
 
 
-def _parse(path: Path, *, light: bool) -> ModelProto:
+def parse_proto(path: Path, *, light: bool = False) -> ModelProto:
+    """Read a model, as it is: nothing in it is looked at."""
     try:
         refuse_package(path)
         if path.exists() and not path.is_file():

@@ -12,7 +12,8 @@ What lies beside the model in files of its own is mapped instead: only packed we
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from math import log, prod
 
 from onnx import GraphProto
@@ -24,6 +25,8 @@ from onnxmem.model.weights import Weight, is_constant, read_weights
 from onnxmem.prediction.calibration import FAULT_AROUND
 from onnxmem.prediction.heap import Heap
 
+INLINE = ("stock", "tuned", "planned")
+"""The modes that load a model's own file."""
 _STREAM = 4 << 20  # the block in which ONNX Runtime reads a file
 _SMALLEST_TENSOR = 128
 """Smaller weights stay where they were parsed."""
@@ -65,6 +68,7 @@ class Weights:
     """Those that kernels pack, and the bytes of the packed form."""
     nodes: int
     nodes_parsed: int
+    _heaps: dict[str, tuple[Heap, int]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, model: Model, graph: Graph, level: str) -> Weights:
@@ -102,8 +106,19 @@ class Weights:
         return _PER_REMOVED_NODE * max(0, self.nodes_parsed - self.nodes)
 
 
-def load_inline(weights: Weights, heap: Heap, file_bytes: int) -> None:
-    """Load a model whose weights are in its file."""
+def loaded(weights: Weights, mode: str, file_bytes: int) -> tuple[Heap, int]:
+    """The heap when a session has been made, and the most that was resident meanwhile; the same at every size."""
+    way = "inline" if mode in INLINE else mode
+    if way not in weights._heaps:
+        heap = Heap()
+        most = load_external(weights, heap, mode) if way == mode else load_inline(weights, heap, file_bytes)
+        weights._heaps[way] = heap, max(heap.peak, most)
+    heap, most = weights._heaps[way]
+    return deepcopy(heap), most
+
+
+def load_inline(weights: Weights, heap: Heap, file_bytes: int) -> int:
+    """Load a model whose weights are in its file; the most that is resident meanwhile."""
     stream = heap.allocate(min(_STREAM, file_bytes))
     parsed = {weight.name: heap.allocate(weight.size or 0) for weight in weights.parsed}
     heap.free(stream)
@@ -124,6 +139,7 @@ def load_inline(weights: Weights, heap: Heap, file_bytes: int) -> None:
         heap.allocate(size, aligned=True)
         if name in tensors:
             heap.free(tensors.pop(name))
+    return heap.peak
 
 
 def _optimize(before: Sequence[Weight], after: Sequence[Weight], tensors: dict[str, int], heap: Heap) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from onnxmem.model.model import Model
 from onnxmem.prediction.arena import Arena
 from onnxmem.prediction.calibration import Calibration, Process, calibration
 from onnxmem.prediction.heap import Heap
-from onnxmem.prediction.loading import Weights, load_external, load_inline, mapped_bytes, packed_in_arena
+from onnxmem.prediction.loading import INLINE, Weights, loaded, mapped_bytes, packed_in_arena
 from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
 from onnxmem.prediction.requests import Requests, Runs, as_saved, runs_of, unknown_tensors
 from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
@@ -27,7 +27,6 @@ from onnxmem.unknown import Unknown
 
 MODES = ("stock", "tuned", "external", "mapped", "prepacked", "planned")
 """Those that are predicted; .ort files are not."""
-_INLINE = ("stock", "tuned", "planned")
 _STEADY = 3
 """Later runs until the arena has its final size."""
 _CACHED = 7
@@ -48,6 +47,9 @@ class Subject:
     """Dimensions that were left open, and the numbers used for them."""
     level: str
     threads: int
+    saved: bool = False
+    """Whether it was read from a package: then its file lists the nodes as ONNX Runtime would run them."""
+    known_weights: Weights | None = None
 
     @classmethod
     def of(cls, model: Model, question: Question, threads: int | None = None) -> Subject:
@@ -67,10 +69,14 @@ class Subject:
             threads=threads or available_cores(),
         )
 
+    def at(self, graph: Graph, assumed: Mapping[str, int]) -> Subject:
+        """The same model at other sizes: its weights, which take the longest to read, are the same."""
+        return replace(self, graph=graph, assumed=assumed, known_weights=self.weights)
+
     @cached_property
     def weights(self) -> Weights:
         """What its weights are, and become."""
-        return Weights.of(self.model, self.graph, self.level)
+        return self.known_weights or Weights.of(self.model, self.graph, self.level)
 
     @cached_property
     def stock_runs(self) -> Runs:
@@ -85,11 +91,11 @@ class Subject:
     @cached_property
     def packaged_runs(self) -> Runs:
         """… and from a package. Its file lists the nodes as they would run, and ONNX Runtime orders them once more."""
-        return self._runs(as_saved(self.graph), False)
+        return self._runs(self.graph if self.saved else as_saved(self.graph), False)
 
     def runs_in(self, mode: str) -> Runs:
         """Those of a mode."""
-        return self.stock_runs if mode == "stock" else self.plain_runs if mode in _INLINE else self.packaged_runs
+        return self.stock_runs if mode == "stock" else self.plain_runs if mode in INLINE else self.packaged_runs
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -181,14 +187,8 @@ def check_predictable(mode: str) -> None:
 def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Forecast:
     """One mode of a model at given sizes."""
     base = environment.of(mode)
-    weights, heap = subject.weights, Heap()
-    if mode in _INLINE:
-        load_inline(weights, heap, subject.model.file_size)
-        mapped = most_mapped = 0
-    else:
-        most_mapped = load_external(weights, heap, mode)
-        mapped = mapped_bytes(weights, subject.graph, mode, environment.around)
-    at_load = max(heap.peak, most_mapped)
+    heap, at_load = loaded(subject.weights, mode, subject.model.file_size)
+    mapped = 0 if mode in INLINE else mapped_bytes(subject.weights, subject.graph, mode, environment.around)
     if mode != "stock":
         heap.trim()
     kept = heap.resident
@@ -200,17 +200,17 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
     else:
         runs = arena_growth(subject.runs_in(mode), heap, in_arena)
     fixed = base.imported + base.loading + subject.input_bytes
-    loaded = fixed + kept
+    before_runs = fixed + kept
     certain = runs.beside + mapped + base.running
     growth = certain + runs.arena
     return Forecast(
         mode=mode,
         load_peak=fixed + max(at_load, kept),
-        loaded=loaded,
+        loaded=before_runs,
         run_growth=growth,
         least_growth=certain + min(runs.arena, max(0, runs.written - spare)),
         most_growth=certain + runs.written,
-        peak=max(fixed + at_load, loaded + growth),
+        peak=max(fixed + at_load, before_runs + growth),
         shared=base.shared + base.loading + base.running + mapped,
         parts=_parts(subject, base, mode, kept=kept, arena=runs.arena + runs.beside, mapped=mapped),
     )
@@ -283,17 +283,17 @@ def _play(requests: Requests, arena: Arena, heap: Heap) -> list[int | None]:
 
 def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
     """What is resident after the runs, by what it is."""
-    weights, plain = subject.weights, (subject.plain_runs if mode in _INLINE else subject.packaged_runs).first
+    weights, plain = subject.weights, (subject.plain_runs if mode in INLINE else subject.packaged_runs).first
     packed = 0 if mode == "mapped" else sum(weights.packed.values())
     unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
     structures = weights.structures + (_PLANNER if mode == "planned" else 0)
-    in_heap = unpacked + packed if mode in _INLINE else packed if mode == "external" else 0
+    in_heap = unpacked + packed if mode in INLINE else packed if mode == "external" else 0
     activations = plain.peak_of("activation")
     sizes = {
         "libraries": base.shared + base.loading + base.running,
         "interpreter": base.imported - base.shared,
         "inputs": subject.input_bytes,
-        "weights": unpacked if mode in _INLINE else mapped - (packed if mode == "prepacked" else 0),
+        "weights": unpacked if mode in INLINE else mapped - (packed if mode == "prepacked" else 0),
         "packed copies": packed,
         "session": structures,
         "kept by the heap": max(0, kept - in_heap - structures),

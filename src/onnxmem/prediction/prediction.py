@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from onnxmem.documents import Record, stored
 from onnxmem.result import Result
 from onnxmem.units import format_bytes
+from onnxmem.unknown import Unknown
 
 WORKERS = (1, 2, 4, 8)
 PARTS = (
@@ -16,6 +18,7 @@ PARTS = (
     *("activations", "scratch", "reuse", "pattern", "arena slack", "outputs"),
 )
 """What is resident after the runs, by what it is, in the order in which it comes."""
+_NOT_ASKED = Unknown("estimate finds it, for dimensions that are left open")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,37 @@ class Part(Record):
 
     name: str
     bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term(Record):
+    """So many bytes, times these powers of dimensions."""
+
+    bytes: float
+    powers: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeFormula(Record):
+    """The peak in bytes: the largest of `terms`' sums, where each dimension is in its range and a multiple."""
+
+    text: str
+    terms: tuple[tuple[Term, ...], ...]
+    range: Mapping[str, tuple[int, int]]
+    """From where to where it was made and checked."""
+    multiples: Mapping[str, int]
+    checked: int
+    """At so many sizes it was compared with forecasts that it was not made from."""
+    error: float
+    """It was nowhere further off than this part of a forecast."""
+
+    def at(self, dims: Mapping[str, int]) -> int:
+        """The peak at these sizes."""
+        sums = [
+            sum(term.bytes * prod(float(dims[name]) ** power for name, power in term.powers.items()) for term in each)
+            for each in self.terms
+        ]
+        return round(max(sums))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +83,8 @@ class Forecast(Record):
     shared: int = stored("shared_bytes")
     """Of what is resident after the runs, pages of files, which processes share."""
     parts: tuple[Part, ...]
+    formula: ModeFormula | Unknown = _NOT_ASKED
+    """The peak for other sizes."""
 
     @property
     def steady(self) -> int:

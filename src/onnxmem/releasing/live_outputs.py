@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +28,9 @@ from onnxmem.units import format_bytes
 
 _MOST = 20
 _DEEPEST = 4
+_BATCH = 500
+_SIMPLE = (str, int, type(None), bool, float, types.FunctionType, type, types.BuiltinFunctionType, types.ModuleType)
+"""What most things are, and holds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,13 +178,35 @@ def _values() -> Iterator[tuple[Any, Any]]:
         for value in _locals(frame).values():
             if _may_hold_memory(value):
                 yield frame, value
-    for container in gc.get_objects():
-        for part in gc.get_referents(container):
-            if _may_hold_memory(part):
-                yield container, part
-            elif type(part) in (tuple, dict) and not gc.is_tracked(part):
-                # The collector does not track those in which it could never find a cycle, such as a tuple of arrays.
-                yield from ((part, inner) for inner in gc.get_referents(part) if _may_hold_memory(inner))
+    every = gc.get_objects()
+    # No function inside this one may use `every`: it would hold what is in it, itself included, and so for ever.
+    for first in range(0, len(every), _BATCH):
+        batch = every[first : first + _BATCH]
+        # Asked together first, because nearly all of them refer to nothing of the kind.
+        if _any_may_hold_memory(gc.get_referents(*batch)):
+            for container in batch:
+                yield from _parts(container)
+
+
+def _parts(container: Any) -> Iterator[tuple[Any, Any]]:
+    for part in gc.get_referents(container):
+        if _may_hold_memory(part):
+            yield container, part
+        elif _untracked(part):
+            yield from ((part, inner) for inner in gc.get_referents(part) if _may_hold_memory(inner))
+
+
+def _any_may_hold_memory(things: list[Any]) -> bool:
+    # The collector's own walk, and no call of ours for each of them: there are hundreds of thousands.
+    plain = [thing for thing in things if type(thing) is tuple or type(thing) is dict]
+    inside = gc.get_referents(*[thing for thing in plain if not gc.is_tracked(thing)])
+    kinds = list(map(type, chain(things, inside)))
+    return any(map(_kind_may_hold_memory, dict(zip(map(id, kinds), kinds, strict=True)).values()))
+
+
+def _untracked(thing: Any) -> bool:
+    """The collector does not track those in which it could never find a cycle, such as a tuple of arrays."""
+    return type(thing) in (tuple, dict) and not gc.is_tracked(thing)
 
 
 def _variables() -> Iterator[tuple[str, str, Any]]:
@@ -227,21 +253,26 @@ def _below(thing: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[
     if depth == 0 or id(thing) in seen:
         return
     kind = type(thing)
-    parts: list[tuple[str, Any]] = []
+    parts: list[tuple[Any, Any]] = []
     if kind in (list, tuple):
-        parts = [(f"[{number}]", part) for number, part in enumerate(thing)]
+        parts = list(enumerate(thing))
     elif kind is dict:
-        parts = [(f"[{key!r}]" if type(key) in (str, int) else "[…]", part) for key, part in list(thing.items())]
+        parts = list(thing.items())
     elif kind.__module__ != "builtins":
         with suppress(AttributeError):
-            parts = [(f".{name}", part) for name, part in list(object.__getattribute__(thing, "__dict__").items())]
+            parts = list(object.__getattribute__(thing, "__dict__").items())
     seen.add(id(thing))
-    for name, part in parts:
-        yield from _below(part, f"{path}{name}", seen, depth - 1)
+    for key, part in parts:
+        if type(part) not in _SIMPLE:
+            named = f".{key}" if kind not in (list, tuple, dict) else f"[{key!r}]" if type(key) in (str, int) else "[…]"
+            yield from _below(part, f"{path}{named}", seen, depth - 1)
 
 
 def _may_hold_memory(thing: Any) -> bool:
-    kind = type(thing)
+    return _kind_may_hold_memory(type(thing))
+
+
+def _kind_may_hold_memory(kind: type) -> bool:
     return issubclass(kind, np.ndarray) or (kind.__name__ == "OrtValue" and kind.__module__.startswith("onnxruntime"))
 
 

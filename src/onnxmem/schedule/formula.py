@@ -135,7 +135,7 @@ def _floors(dims: Iterable[Dim]) -> Iterable[tuple[Expr, int]]:
 
 def _pieces(short: Sequence[Dim], multiples: Mapping[str, int], deadline: Deadline) -> tuple[Piece, ...]:
     """The polynomials in the original dimensions, with the range of each where there is only one dimension."""
-    texts = {dim: _in_original(dim, multiples) for dim in short}
+    texts = {dim: in_original(dim, multiples) for dim in short}
     if len(short) == 1:
         return (Piece(texts[short[0]], None, None),)
     names = sorted(frozenset().union(*map(symbols_of, short)))
@@ -157,7 +157,7 @@ def _pieces(short: Sequence[Dim], multiples: Mapping[str, int], deadline: Deadli
     return tuple(Piece(texts[dim], start * m, end) for (dim, start), end in zip(winners, [*ends, None], strict=True))
 
 
-def _in_original(dim: Dim, multiples: Mapping[str, int]) -> str:
+def in_original(dim: Dim, multiples: Mapping[str, int]) -> str:
     """A polynomial of H/32 written as one of H."""
     if isinstance(dim, int):
         return str(dim)

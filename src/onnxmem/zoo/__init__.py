@@ -12,14 +12,15 @@ from typing import Any
 import onnx
 
 from onnxmem.errors import UsageError
+from onnxmem.zoo.enhancer import enhancer
 from onnxmem.zoo.images import alexnet, densenet121, googlenet, inception, resnet18, resnet50, vgg16
 from onnxmem.zoo.mobile import mobilenet, shufflenet, squeezenet
 from onnxmem.zoo.pixels import unet, yolo
 from onnxmem.zoo.sequence import lstm, matmul, transformer
 from onnxmem.zoo.wired import nas, randwire
 
-_ALL = (alexnet, densenet121, googlenet, inception, lstm, matmul, mobilenet, nas, randwire, resnet18, resnet50,
-        shufflenet, squeezenet, transformer, unet, vgg16, yolo)  # fmt: skip
+_ALL = (alexnet, densenet121, enhancer, googlenet, inception, lstm, matmul, mobilenet, nas, randwire, resnet18,
+        resnet50, shufflenet, squeezenet, transformer, unet, vgg16, yolo)  # fmt: skip
 MODELS = {builder.__name__: builder for builder in _ALL}
 
 

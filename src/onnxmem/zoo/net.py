@@ -92,13 +92,17 @@ class Net:
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
     def weight(self, name: str, shape: Sequence[int], fan_in: int, gain: float = 2.0) -> str:
+        """Random weights under a name, as `draw` makes them."""
+        return self._store(name, self.draw(shape, fan_in, gain))
+
+    def draw(self, shape: Sequence[int], fan_in: int, gain: float = 2.0) -> Array:
         """Random weights that keep the variance of what passes through them (`gain` 2 makes up for a ReLU)."""
         # Uniform, not normal: three times faster to draw, and no reader of these models can tell.
         bound = math.sqrt(3 * gain / fan_in)
         values = self._random.random(size=tuple(shape), dtype=np.float32)
         values -= np.float32(0.5)
         values *= np.float32(2 * bound)
-        return self._store(name, values)
+        return values
 
     def constant(self, values: npt.ArrayLike, dtype: npt.DTypeLike = np.int64) -> str:
         """A small constant; equal ones are stored once."""
@@ -160,6 +164,16 @@ class Net:
         }
         shape, fan_in = (channels, depth, height, width), depth * height * width
         return self._layer("Conv", x, channels, shape, fan_in, bias=bias, **attributes)
+
+    def conv_of(self, x: str, weights: Array, bias: Array | None = None) -> str:
+        """A convolution with these weights, which keeps the size."""
+        name, (channels, _, height, width) = self._unused("conv"), weights.shape
+        inputs = [x, self._store(f"{name}.weight", weights)]
+        inputs.append(self._store(f"{name}.bias", np.zeros(channels, np.float32) if bias is None else bias))
+        pads = [(height - 1) // 2, (width - 1) // 2] * 2
+        self._nodes.append(helper.make_node("Conv", inputs, [name], name=name, kernel_shape=[height, width], pads=pads))
+        self.channels[name] = channels
+        return name
 
     def up_conv(self, x: str, channels: int) -> str:
         """A transposed convolution that doubles height and width."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxmem.comparison.compare import Comparison, compare
@@ -19,7 +19,6 @@ from onnxmem.zoo import build
 from tests.unit.comparison.samples import candidate, comparison
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=4), st.floats(0, 1), st.booleans())
 def test_what_is_saved_comes_back_equal(peaks: list[int], ratio: float, same: bool) -> None:
     difference = Difference(candidate="b", size="x", output="y", same=same, max_abs=ratio, cosine=1.0)

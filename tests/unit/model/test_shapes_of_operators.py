@@ -153,7 +153,7 @@ def windows(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(windows(), extent, extent)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_convolution(attributes: dict[str, Any], height: int, width: int) -> None:
     model = model_of(
         [node("Conv", ["x", "w"], **attributes)], IMAGE, ["y"], {"w": weights(3, 4, *attributes["kernel_shape"])}
@@ -169,7 +169,7 @@ def sizes_agree(model: ModelProto, height: int, width: int, *, known: bool) -> N
 
 
 @given(windows(), st.booleans(), st.sampled_from(["MaxPool", "AveragePool"]), extent, extent)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_pooling(attributes: dict[str, Any], ceil_mode: bool, op: str, height: int, width: int) -> None:
     reach = [(k - 1) * d + 1 for k, d in zip(attributes["kernel_shape"], attributes["dilations"], strict=True)]
     # Where there is no room for a window, ONNX Runtime may run one all the same.
@@ -179,7 +179,7 @@ def test_pooling(attributes: dict[str, Any], ceil_mode: bool, op: str, height: i
 
 
 @given(windows(), st.lists(st.integers(0, 2), min_size=2, max_size=2) | st.none(), st.booleans(), extent, extent)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_transposed_convolution(
     attributes: dict[str, Any], extra: list[int] | None, sized: bool, height: int, width: int
 ) -> None:
@@ -197,7 +197,7 @@ steps = st.integers(-3, 3).filter(bool)
 
 
 @given(ends, ends, steps, extent)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_slice(start: int, end: int, step: int, height: int) -> None:
     constants = {"s": ints(start), "e": ints(end), "a": ints(-2), "k": ints(step)}
     model = model_of([node("Slice", ["x", "s", "e", "a", "k"])], IMAGE, ["y"], constants)
@@ -208,7 +208,7 @@ def test_slice(start: int, end: int, step: int, height: int) -> None:
 
 
 @given(st.integers(-12, 12), st.integers(-3, 12), st.sampled_from([1, -1]), steps, extent)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_slice_up_to_a_computed_place(shift: int, start: int, sign: int, step: int, height: int) -> None:
     """The end is ±H + shift, as when a model crops one tensor to another; its sign decides what it means."""
     nodes = [
@@ -226,7 +226,7 @@ def test_slice_up_to_a_computed_place(shift: int, start: int, sign: int, step: i
 
 
 @given(st.lists(st.integers(-2, 3), min_size=4, max_size=4), st.sampled_from(["constant", "edge", "reflect"]), extent)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pad(pads: list[int], mode: str, height: int) -> None:
     constants = {"p": ints(*pads), "v": np.array(0, np.float32), "a": ints(2, -1)}
     model = model_of([node("Pad", ["x", "p", "v", "a"], mode=mode)], IMAGE, ["y"], constants)
@@ -234,7 +234,7 @@ def test_pad(pads: list[int], mode: str, height: int) -> None:
 
 
 @given(st.lists(st.floats(0.125, 4, width=32), min_size=2, max_size=2), extent, extent)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_resize_by_any_scale(scales: list[float], height: int, width: int) -> None:
     constants = {"k": np.array([1, 1, *scales], np.float32)}
     model = model_of([node("Resize", ["x", "", "k"], mode="nearest")], IMAGE, ["y"], constants)
@@ -244,7 +244,7 @@ def test_resize_by_any_scale(scales: list[float], height: int, width: int) -> No
 @given(
     st.sampled_from(["stretch", "not_larger", "not_smaller"]), st.integers(1, 20), st.integers(1, 20), extent, extent
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_resize_to_a_size(policy: str, a: int, b: int, height: int, width: int) -> None:
     attributes: dict[str, Any] = {"mode": "nearest", "axes": [2, 3], "keep_aspect_ratio_policy": policy}
     model = model_of([node("Resize", ["x", "", "", "s"], **attributes)], IMAGE, ["y"], {"s": ints(a, b)})
@@ -252,7 +252,7 @@ def test_resize_to_a_size(policy: str, a: int, b: int, height: int, width: int) 
 
 
 @given(st.integers(1, 5), st.sampled_from([2, -1]), extent, extent)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_split_into_equal_parts(parts: int, axis: int, height: int, width: int) -> None:
     outputs = [f"y{k}" for k in range(parts)]
     model = model_of([node("Split", outputs=outputs, axis=axis, num_outputs=parts)], IMAGE, outputs)
@@ -260,7 +260,7 @@ def test_split_into_equal_parts(parts: int, axis: int, height: int, width: int) 
 
 
 @given(st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4, 6, 12]), min_size=1, max_size=5), st.booleans(), extent)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_reshape(target: list[int], allow_zero: bool, height: int) -> None:
     model = model_of([node("Reshape", ["x", "s"], allowzero=int(allow_zero))], IMAGE, ["y"], {"s": ints(*target)})
     dims = {"N": 1, "C": 4, "H": height, "W": 3}
@@ -270,7 +270,7 @@ def test_reshape(target: list[int], allow_zero: bool, height: int) -> None:
 
 
 @given(st.integers(-5, 9), st.integers(-4, 4).filter(bool), st.sampled_from([1, -1]), extent)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_range_to_a_dimension(first: int, delta: int, sign: int, height: int) -> None:
     nodes = [
         node("Shape", outputs=["s"], start=2, end=3),
@@ -294,7 +294,7 @@ shape_arithmetic = st.recursive(
 
 
 @given(shape_arithmetic, st.booleans(), extent, extent)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_arithmetic_on_shapes(tree: Any, floats: bool, height: int, width: int) -> None:
     """A size computed from sizes, in whole numbers or in floats, as exported models do."""
     nodes = [node("Shape", outputs=["h0"], start=2, end=3), node("Shape", outputs=["w0"], start=3, end=4)]

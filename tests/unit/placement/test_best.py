@@ -20,7 +20,7 @@ from tests.unit.placement import reference
 from tests.unit.placement.test_native import SMALLEST_GAP
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(reference.problems(most=6, largest=6))
 def test_it_finds_and_proves_the_smallest_peak(problem: Problem) -> None:
     plan = solve(problem, "best")
@@ -28,7 +28,7 @@ def test_it_finds_and_proves_the_smallest_peak(problem: Problem) -> None:
     assert plan.optimal
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(reference.problems())
 def test_it_is_never_worse_than_any_other(problem: Problem) -> None:
     smallest = solve(problem, "best", time_limit=5.0).peak
@@ -100,9 +100,9 @@ def test_a_large_problem_meets_its_bound_around_the_core() -> None:
 
 def test_the_time_limit_is_kept() -> None:
     problem = cut_rectangle(800, 0, trim=0.2).with_capacity(None)
-    started = time.perf_counter()
+    started = time.process_time()  # others may be using the machine
     plan = solve(problem, "best", time_limit=0.5)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert not plan.interrupted
 
 

@@ -14,7 +14,7 @@ from tests.unit.placement import reference
 from tests.unit.placement.test_native import SMALLEST_GAP
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(reference.problems())
 def test_it_agrees_with_the_search(problem: Problem) -> None:
     pytest.importorskip("ortools")

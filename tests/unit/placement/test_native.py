@@ -64,7 +64,7 @@ def test_reduction_keeps_what_lives_together_and_nothing_else(problem: Problem) 
     assert sections == reference.maximal_live_sets(problem)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(reference.problems(most=6, largest=6), st.integers(0, 3), st.integers(1, 3))
 def test_search_knows_what_fits(problem: Problem, seed: int, lanes: int) -> None:
     smallest = reference.smallest_peak(problem)

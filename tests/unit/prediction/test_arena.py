@@ -56,7 +56,7 @@ def test_only_pages_that_are_written_to_are_resident() -> None:
     assert resident_before.resident == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_live_buffers_never_overlap(seed: int) -> None:
     chance, arena = random.Random(seed), Arena()

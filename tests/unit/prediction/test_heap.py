@@ -50,7 +50,7 @@ def test_what_is_only_reserved_is_not_resident() -> None:
     assert heap.resident == before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_live_blocks_never_overlap(seed: int) -> None:
     chance, heap = random.Random(seed), Heap()

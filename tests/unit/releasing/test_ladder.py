@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxmem.measurement.protocol import Released
@@ -16,7 +16,6 @@ from onnxmem.unknown import Unknown
 from tests.unit.releasing.samples import MIB, ladder
 
 
-@settings(deadline=None)
 @given(st.integers(11, 900), st.integers(0, 900), st.integers(0, 900))
 def test_what_is_saved_comes_back_equal(full: int, closed: int, trimmed: int) -> None:
     result = ladder(full, closed, trimmed)
@@ -32,7 +31,6 @@ def test_documents_keep_the_keys_that_others_rely_on() -> None:
     assert document["released_fraction"] == pytest.approx(288 / 290)
 
 
-@settings(deadline=None)
 @given(st.integers(11, 900), st.integers(0, 900), st.integers(0, 900))
 def test_what_the_steps_freed_adds_up_to_what_came_back(full: int, closed: int, trimmed: int) -> None:
     result = ladder(full, closed, trimmed)

@@ -160,3 +160,21 @@ def test_a_written_network_is_named_as_a_shell_takes_it() -> None:
     (section,) = make_report([written]).sections
     assert section.summary == "my nets/u.onnx holds unet with random weights: 2.0 MiB."
     assert section.actions[0].command == "onnxmem estimate 'my nets/u.onnx'"
+
+
+def test_without_a_budget_a_fitting_shows_what_sizes_take() -> None:
+    document = {**samples.fit(), "budget_bytes": None, "unknown_tensors": []}
+    (answer,) = document["answers"]
+    for mode in answer["modes"]:
+        mode.update(size=None, holds=None, bytes=None, workers=None, gaps=[])
+        mode.pop("verified", None)
+    answer["modes"][0]["points"][1]["exact"] = False
+    section = make_report([document]).sections[0]
+    planned = "planned 83.0 MiB at 1 to 116.0 MiB at 12"
+    assert section.summary == f"Predicted memory by model.onnx: stock 86.0 MiB at 1 to 152.0 MiB at 12, {planned}."
+    assert [fact.cell.text for fact in section.facts] == ["152.0 MiB", "116.0 MiB"]
+    (table,) = section.tables
+    assert table.rows[1][1].text == "~128.0 MiB" and table.rows[1][2].text == "104.0 MiB"
+    assert any("time limit was over" in note for note in section.notes) and not section.alarm
+    shown = render_text(make_report([document]), width=80)
+    assert "152.0 MiB at 12" in shown and "none" not in shown

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxmem import zoo
@@ -73,7 +73,6 @@ sizes = st.builds(
 
 
 @given(st.lists(sizes, min_size=1, max_size=5), st.integers(1, 99), st.integers(1, 99))
-@settings(deadline=None)
 def test_what_is_dropped_was_never_the_peak(live: list[Any], height: int, width: int) -> None:
     formula = peak_formula(timeline_of(*live))
     values = {"H": height, "W": width}
@@ -97,7 +96,6 @@ def test_pieces_say_where_they_hold() -> None:
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), min_size=2, max_size=4), st.integers(1, 400))
-@settings(deadline=None)
 def test_pieces_cover_all_sizes_without_gaps(parts: list[tuple[int, int, int]], number: int) -> None:
     live: list[Dim] = [a * H * H + b * ((H + 3) // 4) + c for a, b, c in parts]
     formula = peak_formula(timeline_of(*live))
@@ -138,6 +136,6 @@ def test_numbers_alone_need_no_formula() -> None:
 
 def test_the_time_limit_is_kept() -> None:
     live = [(k + 1) * (H // (k + 2)) * ((W + k) // 7) + (900 - k) * H for k in range(900)]
-    started = time.monotonic()
+    started = time.process_time()  # others may be using the machine
     assert peak_formula(timeline_of(*live), time_limit=0.2) is None
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2

@@ -53,7 +53,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @given(graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_order_runs_each_node_once_and_after_what_it_needs(graph: Graph) -> None:
     before = predecessors(graph)
     workload = memory_of(graph, Rules(), number=lambda size: size if isinstance(size, int) else 1).workload
@@ -81,8 +81,8 @@ def test_an_unknown_order_lists_the_known_ones() -> None:
 def check_against_profile(path: Path, feeds: dict[str, Any]) -> None:
     model = Model.open(path)
     for level in ("disabled", "extended"):
+        graph = model.graph(view="optimized", level=level, numbered=True)
         for name, priority in (("ort-default", False), ("ort-priority", True)):
-            graph = model.graph(view="optimized", level=level, numbered=True)
             order = order_of(graph, name)
             said = [(graph.nodes[v].index, graph.nodes[v].op_type) for v in order]
             ran = profile(path, feeds, level, priority=priority)

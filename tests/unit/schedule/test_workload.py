@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from benchmarks.synthetic import chain
 from onnxmem.errors import OnnxmemError
@@ -127,7 +127,6 @@ def test_a_workload_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> 
         replace(CHAIN, **wrong)  # type: ignore[arg-type]
 
 
-@settings(deadline=None)
 @given(workloads(most=7))
 def test_peak_agrees_with_a_step_by_step_simulation(workload: Workload) -> None:
     for order in islice(all_orders(workload), 20):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxmem.measurement.feeds import ArrayType, Dims, Fed
@@ -71,7 +71,6 @@ workers = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(workers, min_size=1, max_size=3), st.sampled_from(["stock", "ort", "planned", "mapped"]))
 def test_what_is_saved_comes_back_equal(members: list[Worker], mode: str) -> None:
     failed = Group(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
-from onnxmem.explaining.leaner import net_saving, once_loaded
+from onnxmem.explaining.leaner import saved_in_mode
 from onnxmem.units import format_bytes
 
 
@@ -14,13 +14,12 @@ def find(explained: Explained) -> Finding | None:
     if explained.mode == "planned" or not slack:
         return None
     used = sum(map(explained.part, ("activations", "scratch", "outputs", "reuse", "pattern")))
-    return Finding(
+    return saved_in_mode(
+        explained,
+        "planned",
+        slack,
         rule="arena_slack",
         what="arena slack",
         evidence=f"The arena has written to {format_bytes(used + slack)} for {format_bytes(used)}: it grows by powers "
         "of two, and leaves gaps.",
-        advice="Run it planned",
-        saving=net_saving(explained, slack, "planned"),
-        when=once_loaded(explained),
-        command=explained.in_mode("planned"),
     )

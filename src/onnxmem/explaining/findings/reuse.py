@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
-from onnxmem.explaining.leaner import leaner_mode, net_saving, once_loaded
+from onnxmem.explaining.leaner import leaner_mode, saved_in_mode
 from onnxmem.units import format_bytes
 
 
@@ -14,13 +14,12 @@ def find(explained: Explained) -> Finding | None:
     if explained.mode != "stock" or not stretched:
         return None
     mode, tensors = leaner_mode(explained), explained.part("activations")
-    return Finding(
+    return saved_in_mode(
+        explained,
+        mode,
+        stretched,
         rule="reuse",
         what="same-size reuse",
         evidence=f"Places that wait for a tensor of the same size take {format_bytes(stretched)} at the peak, where "
         f"{format_bytes(tensors)} are alive.",
-        advice=f"Run it {mode}",
-        saving=net_saving(explained, stretched, mode),
-        when=once_loaded(explained),
-        command=explained.in_mode(mode),
     )

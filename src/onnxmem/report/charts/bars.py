@@ -64,7 +64,7 @@ class Bars:
                        for each in (self.rows, notes))  # fmt: skip
         bars = canvas.rows(rows).mark_bar(aria=False, stroke=LIGHT.paper, strokeWidth=0.6, **thickness)
         layers = [
-            bars.encode(**place, x2="x2", color=colour, tooltip=[f"{key}:N" for key in ("name", "kind", "size")]),
+            bars.encode(**place, x2=alt.X2("x2"), color=colour, tooltip=canvas.tooltip("name", "kind", "size")),
             *canvas.limit_line(end, canvas.width, across=True),
         ]
         if self.ticked:
@@ -72,8 +72,8 @@ class Bars:
             layers.append(ticks.encode(**place))
         # Written twice, first as a broad edge in the colour of the paper: a line behind would strike it out.
         for edge in ({"stroke": LIGHT.paper, "strokeWidth": 4}, {}):
-            layers.append(canvas.text(notes, align="left", dx=7, **edge).encode(**place, text="text:N"))
-        return alt.layer(*layers).properties(width=canvas.width, height=height)
+            layers.append(canvas.text(notes, align="left", dx=7, **edge).encode(**place, text=alt.Text("text:N")))
+        return alt.layer(*layers, width=canvas.width, height=height)
 
 
 def bar(name: str, kind: str, begin: float, size: float) -> Row:

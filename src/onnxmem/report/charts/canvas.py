@@ -1,4 +1,7 @@
-"""How every chart begins and ends: Altair, or one error that says what to install; a width, a limit."""
+"""How every chart begins and ends: Altair, or one error that says what to install; a width, a limit.
+
+Charts name their channels (`alt.X2("x2")`, not `"x2"`): Altair finds the class of a word, too, but takes milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ class Canvas:
 
     def rows(self, values: list[Row]) -> Any:
         """A chart of rows, without any mark."""
-        return self.alt.Chart(self.alt.InlineData(values=values))
+        # A tuple, because Altair copies lists, and often.
+        return self.alt.Chart(self.alt.InlineData(values=tuple(values)))
 
     def text(self, values: list[Row], **mark: Any) -> Any:
         """A chart that writes, in ink unless told otherwise."""
@@ -65,6 +69,10 @@ class Canvas:
         scale = self.alt.Scale(domain=list(colours), range=list(colours.values()))
         return self.alt.Color(f"{field}:N", scale=scale, legend=key)
 
+    def tooltip(self, *fields: str) -> list[Any]:
+        """What is told of a mark under the mouse."""
+        return [self.alt.Tooltip(f"{field}:N") for field in fields]
+
     def reach(self, top: float) -> float:
         """How far a scale of bytes goes: to the highest value, and to the limit if that is near."""
         return max(top, self.limit) if self.limit is not None and self.limit <= _DWARFS * top else top
@@ -74,39 +82,40 @@ class Canvas:
         if self.limit is None:
             return []
         label, at = f"{self.called} {format_bytes(self.limit)}", self.limit / reach * length
-        value, inside = self.alt.value, self.limit <= reach
+        alt, inside = self.alt, self.limit <= reach
         if not inside:
             label, at = f"{label}, beyond this scale", length
         # In the upper right corner, or above the bars: beside its line, on the side where there is room.
         left = across and at + 4 + len(label) * CHARACTER <= self.width
         align, dx = ("left", 4) if left else ("right", -4)
-        place = {"x": value(at), "y": value(-6)} if across else {"x": value(self.width), "y": value(length - at - 9)}
+        x, y = (at, -6) if across else (self.width, length - at - 9)
         written = self.text([{}], color=LIGHT.peak, align=align, dx=dx, baseline="bottom" if across else "middle")
-        layers = [written.encode(**place, text=value(label))]
+        layers = [written.encode(x=alt.XValue(x), y=alt.YValue(y), text=alt.TextValue(label))]
         if inside:
-            where = {"x": value(at)} if across else {"y": value(length - at)}
+            where = {"x": alt.XValue(at)} if across else {"y": alt.YValue(length - at)}
             layers.append(self.rule([{}], LIGHT.peak, (6, 4)).encode(**where))
         return layers
 
     def finish(self, chart: Any, title: str = "", lines: Sequence[str] = ()) -> Picture:
         """The chart under its title, with what it shows in a line or two."""
+        named: dict[str, Any] = {}
         if title:
             heading = shorten(printable(title), 100)
-            chart = chart.properties(
-                description=" ".join(lines) or heading,
-                title=self.alt.TitleParams(heading, subtitle=list(lines), anchor="start", fontSize=16,
-                                           subtitleFontSize=12, subtitlePadding=5, offset=14),
-            )  # fmt: skip
+            sizes = {"fontSize": 16, "subtitleFontSize": 12, "subtitlePadding": 5}
+            named["description"] = " ".join(lines) or heading
+            named["title"] = self.alt.TitleParams(heading, subtitle=list(lines), anchor="start", offset=14, **sizes)
         axis = {"labelColor": LIGHT.muted, "titleColor": LIGHT.ink, "titleFontWeight": "normal", "titlePadding": 8}
         rules = {"domainColor": LIGHT.muted, "tickColor": LIGHT.muted, "gridColor": LIGHT.grid}
-        drawn: Picture = (
-            chart.properties(background=LIGHT.paper)
-            .configure(font=FONT, padding=14)
-            .configure_view(stroke=None)
-            .configure_title(color=LIGHT.ink, subtitleColor=LIGHT.muted)
-            .configure_axis(**axis, **rules)
-            .configure_legend(labelColor=LIGHT.ink, titleColor=LIGHT.ink, titleFontWeight="normal")
+        config = self.alt.Config(
+            font=FONT,
+            padding=14,
+            view=self.alt.ViewConfig(stroke=None),
+            title=self.alt.TitleConfig(color=LIGHT.ink, subtitleColor=LIGHT.muted),
+            axis=self.alt.AxisConfig(**axis, **rules),
+            legend=self.alt.LegendConfig(labelColor=LIGHT.ink, titleColor=LIGHT.ink, titleFontWeight="normal"),
         )
+        # All at once: each step makes a copy of the whole chart.
+        drawn: Picture = chart.properties(background=LIGHT.paper, config=config, **named)
         return drawn
 
 

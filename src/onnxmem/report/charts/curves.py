@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import pairwise
 from typing import Any
 
 from onnxmem.report.charts.bars import Bars, at_one_size, plain
@@ -48,17 +49,19 @@ def scaling_chart(comparison: Document, *, title: str = "", width: int = WIDTH) 
     layers = []
     for rows, dash in ((fitted, [1, 0]), (beyond, [5, 4])):
         line = canvas.rows(rows).mark_line(strokeDash=dash, strokeWidth=2, aria=False)
-        layers.append(line.encode(x=x, y=y, color=colour, detail="name:N"))
+        layers.append(line.encode(x=x, y=y, color=colour, detail=alt.Detail("name:N")))
     rule = canvas.rows(spreads).mark_rule(strokeWidth=2, aria=False)
-    layers.append(rule.encode(x=x, y="low:Q", y2="high:Q", color=colour))
+    layers.append(rule.encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high"), color=colour))
     dots = canvas.rows(points).mark_point(filled=True, size=60, opacity=1)
     shape = alt.Shape("name:N", scale=shapes, legend=key)
-    layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, description="hover:N"))
+    layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, description=alt.Description("hover:N")))
     # Beside its last point, each line's number in the legend.
     last = {row["name"]: row for row in sorted(points, key=lambda row: row["x"])}
     numbers = [{**row, "text": name.partition(".")[0]} for name, row in last.items()]
-    layers.append(canvas.text(numbers, align="left", dx=4, dy=-9, fontWeight="bold").encode(x=x, y=y, text="text:N"))
-    chart = alt.layer(*layers).properties(width=width, height=HEIGHT)
+    layers.append(
+        canvas.text(numbers, align="left", dx=4, dy=-9, fontWeight="bold").encode(x=x, y=y, text=alt.Text("text:N"))
+    )
+    chart = alt.layer(*layers, width=width, height=HEIGHT)
     return canvas.finish(chart, title, summary(comparison))
 
 
@@ -148,10 +151,12 @@ def fit_chart(document: Document, *, width: int = 620) -> Picture:
     canvas = Canvas.of(width, document["budget_bytes"], "budget")
     answer, what = document["answer"], "peak RSS" if document["workers"] == 1 else "total PSS"
     lines = {mode["mode"]: [(p["size"], p["bytes"]) for p in mode["points"]] for mode in answer["modes"]}
+    unsure = {(m["mode"], p["size"]) for m in answer["modes"] for p in m["points"] if not p.get("exact", True)}
     across = shorten(printable(" = ".join(answer["axis"]["names"])), 60)
     head = f"{shorten(printable(document['model']), 60)}: {what} against {across}"
-    chart = _by_mode(canvas, lines, (across, f"predicted {what}"), lambda n: f"{across} {n:,}")
-    return canvas.finish(chart, head, ["by prediction, without the margin"])
+    chart = _by_mode(canvas, lines, (across, f"predicted {what}"), lambda n: f"{across} {n:,}", unsure=unsure)
+    note = "by prediction" + ("" if document["budget_bytes"] is None else ", without the margin")
+    return canvas.finish(chart, head, [f"{note}; thin where it is not exact" if unsure else note])
 
 
 def _by_mode(
@@ -160,10 +165,12 @@ def _by_mode(
     axes: tuple[str, str],
     called: Callable[[int], str],
     values: list[int] | None = None,
+    unsure: Collection[tuple[str, int]] = (),
 ) -> Any:
     """One line for each mode, named at its end, and the limit if there is one.
 
-    `axes` are their titles, `called` is how a place across is called, and `values` are the ticks below.
+    `axes` are their titles, `called` is how a place across is called, and `values` are the ticks below. A line is thin
+    and dotted next to modes' places that are `unsure`.
     """
     alt, width = canvas.alt, canvas.width
     top = canvas.reach(max((value for points in lines.values() for _, value in points), default=1) * 1.05)
@@ -177,6 +184,7 @@ def _by_mode(
         for mode, points in lines.items()
         for at, value in points
     ]
+    drawn, sure = _stretches(rows, unsure), [row for row in rows if (row["mode"], row["x"]) not in unsure]
     modes = [mode for mode in lines if mode != FLOOR]
     # The baseline is what everybody has, and the one to get away from.
     colours = {mode: LIGHT.peak if mode in ("stock", "ort") else LINES[k % 6] for k, mode in enumerate(modes)}
@@ -187,23 +195,42 @@ def _by_mode(
     place = {"x": x, "y": y, "color": canvas.colour("mode", colours, legend=False)}
     dots = {"filled": True, "size": 65, "opacity": 1}
     layers = [
-        canvas.rows(rows)
+        canvas.rows([row for row in drawn if row["exact"]])
         .mark_line(strokeWidth=2.2, aria=False)
-        .encode(**place, strokeDash=alt.StrokeDash("mode:N", scale=dashes, legend=None)),
-        canvas.rows(rows)
+        .encode(**place, detail="stretch:N", strokeDash=alt.StrokeDash("mode:N", scale=dashes, legend=None)),
+        canvas.rows(sure)
         .mark_point(**dots)
-        .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), description="hover:N"),
+        .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), description=alt.Description("hover:N")),
         *canvas.limit_line(top, _HIGH, across=False),
     ]
+    if unsure:
+        thin = canvas.rows([row for row in drawn if not row["exact"]]).mark_line(strokeWidth=1.2, strokeDash=[2, 3])
+        layers.append(thin.encode(**place, detail="stretch:N"))
     # Each line's name and last value in the right margin, moved apart where lines end together, behind its marker.
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
     for (value, mode), height in zip(ends, spread([v / top * _HIGH for v, _ in ends], 16, _HIGH), strict=True):
-        at, shape = alt.value(_HIGH - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
+        at, shape = alt.YValue(_HIGH - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
         key = canvas.rows([{}]).mark_point(shape=shape, color=colours[mode], aria=False, **dots)
         text = canvas.text([{}], align="left", baseline="middle", dx=24, fontSize=12)
-        layers.append(key.encode(x=alt.value(width + 16), y=at))
-        layers.append(text.encode(x=alt.value(width), y=at, text=alt.value(f"{mode}  {format_bytes(value)}")))
-    return alt.layer(*layers).properties(width=width, height=_HIGH)
+        layers.append(key.encode(x=alt.XValue(width + 16), y=at))
+        layers.append(text.encode(x=alt.XValue(width), y=at, text=alt.TextValue(f"{mode}  {format_bytes(value)}")))
+    return alt.layer(*layers, width=width, height=_HIGH)
+
+
+def _stretches(rows: list[Row], unsure: Collection[tuple[str, int]]) -> list[Row]:
+    """The same rows in stretches that are exact throughout or not; where two meet, a row is in both."""
+    found: list[Row] = []
+    stretch = 0
+    for before, row in pairwise(rows):
+        if before["mode"] != row["mode"]:
+            continue
+        exact = not {(each["mode"], each["x"]) for each in (before, row)} & set(unsure)
+        if found and (found[-1]["x"], found[-1]["mode"], found[-1]["exact"]) == (before["x"], row["mode"], exact):
+            found.append({**row, "exact": exact, "stretch": stretch})
+        else:
+            stretch += 1
+            found += [{**each, "exact": exact, "stretch": stretch} for each in (before, row)]
+    return found
 
 
 def _at_one_count(canvas: Canvas, lines: Lines, count: int) -> Any:

@@ -46,10 +46,12 @@ def history_chart(document: Document, *, width: int = WIDTH) -> Picture:
     ring = canvas.rows(grown).mark_point(size=170, strokeWidth=2, stroke=LIGHT.peak, filled=False, aria=False)
     text = canvas.text(grown, color=LIGHT.peak, dy=-14, fontWeight="bold")
     layers = [
-        canvas.rows(rows).mark_line(strokeWidth=2, aria=False).encode(x=x, y=y, color=colour, detail="name:N"),
-        dots.encode(x=x, y=y, color=colour, shape=shape, description="hover:N"),
+        canvas.rows(rows)
+        .mark_line(strokeWidth=2, aria=False)
+        .encode(x=x, y=y, color=colour, detail=alt.Detail("name:N")),
+        dots.encode(x=x, y=y, color=colour, shape=shape, description=alt.Description("hover:N")),
         ring.encode(x=x, y=y),
-        text.encode(x=x, y=y, text="grew:N"),
+        text.encode(x=x, y=y, text=alt.Text("grew:N")),
     ]
-    chart = alt.layer(*layers).properties(width=width, height=HEIGHT)
+    chart = alt.layer(*layers, width=width, height=HEIGHT)
     return canvas.finish(chart, f"{document['figure']} over time")

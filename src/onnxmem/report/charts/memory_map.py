@@ -75,9 +75,10 @@ def summary(plan: Plan) -> list[str]:
 
 
 def _message(canvas: Canvas, text: str) -> Any:
-    value = canvas.alt.value
-    place = {"x": value(canvas.width / 2), "y": value(HEIGHT / 2), "text": value(text)}
-    written = canvas.text([{}], color=LIGHT.muted, fontSize=15).encode(**place)
+    alt = canvas.alt
+    written = canvas.text([{}], color=LIGHT.muted, fontSize=15).encode(
+        x=alt.XValue(canvas.width / 2), y=alt.YValue(HEIGHT / 2), text=alt.TextValue(text)
+    )
     return written.properties(width=canvas.width, height=HEIGHT)
 
 
@@ -131,14 +132,16 @@ class _Map:
         area = self.chart([{"x": at, "y": level} for at, level in points])
         layers = [area.mark_area(interpolate="step-after", color=SIZES[2], opacity=1, aria=False).encode(x=x, y=y)]
         if enlarged:
-            value, muted = self.alt.value, LIGHT.muted
+            muted = LIGHT.muted
             edges = self.canvas.rule([{"x": enlarged.first}, {"x": enlarged.last}], muted, (2, 2))
             layers.append(edges.encode(x=x))
             text = self.canvas.text([{}], color=muted, align="left", dx=8, baseline="middle")
-            place = {"x": value(self.canvas.width), "y": value(STRIP / 2)}
-            layers.append(text.encode(**place, text=value("between the dashes:")))
-            layers.append(text.encode(x=place["x"], y=value(STRIP / 2 + 14), text=value("enlarged below")))
-        return self.alt.layer(*layers).properties(width=self.canvas.width, height=STRIP)
+            place = {"x": self.alt.XValue(self.canvas.width), "y": self.alt.YValue(STRIP / 2)}
+            layers.append(text.encode(**place, text=self.alt.TextValue("between the dashes:")))
+            layers.append(
+                text.encode(x=place["x"], y=self.alt.YValue(STRIP / 2 + 14), text=self.alt.TextValue("enlarged below"))
+            )
+        return self.alt.layer(*layers, width=self.canvas.width, height=STRIP)
 
 
 class _View:
@@ -165,7 +168,7 @@ class _View:
 
     def draw(self) -> Any:
         layers = [*self.peak_step(), self.rectangles(), *self.limits(), *self.names()]
-        return self.alt.layer(*layers).properties(width=self.frame.width, height=self.frame.height)
+        return self.alt.layer(*layers, width=self.frame.width, height=self.frame.height)
 
     def rectangles(self) -> Any:
         alt, of = self.alt, self.grouping.colours
@@ -178,14 +181,14 @@ class _View:
             .mark_rect(stroke=LIGHT.paper)
             .encode(
                 x=self.x,
-                x2="x2",
+                x2=self.alt.X2("x2"),
                 y=self.y,
-                y2="y2",
+                y2=self.alt.Y2("y2"),
                 color=alt.Color("group:N", scale=colours, legend=legend),
                 strokeWidth=alt.StrokeWidth("edge:Q", scale=None),
                 # What SVG shows as a title, and the page's script reads.
-                description="hover:N",
-                tooltip=[alt.Tooltip(f"{key}:N") for key in tooltip],
+                description=self.alt.Description("hover:N"),
+                tooltip=self.map.canvas.tooltip(*tooltip),
             )
         )
 
@@ -204,7 +207,7 @@ class _View:
         return [
             self.map.chart(labels)
             .mark_text(fontSize=10, angle=270 if upright else 0, lineBreak="\n", lineHeight=12, aria=False, **_MIDDLE)
-            .encode(x=self.x, y=self.y, text="text:N", color=self.alt.Color("colour:N", scale=None))
+            .encode(x=self.x, y=self.y, text=self.alt.Text("text:N"), color=self.alt.Color("colour:N", scale=None))
             for upright, labels in written.items()
         ]
 
@@ -233,7 +236,10 @@ class _View:
         beside = self.map.chart(rows).mark_text(align="left", lineBreak="\n", lineHeight=13, dx=8, fontSize=11,
                                                 aria=False, **_MIDDLE)  # fmt: skip
         colours = self.alt.Color("colour:N", scale=None)
-        return [*rules, beside.encode(x=self.alt.value(self.frame.width), y=self.y, text="text:N", color=colours)]
+        return [
+            *rules,
+            beside.encode(x=self.alt.XValue(self.frame.width), y=self.y, text=self.alt.Text("text:N"), color=colours),
+        ]
 
     def peak_step(self) -> list[Any]:
         """The step with the most live bytes; the line is drawn first, so that it shows only where nothing lies."""
@@ -243,10 +249,10 @@ class _View:
         # Whatever begins at a step is made by the node that runs there.
         node = next((row["producer"] for row in self.map.about if row["lower"] == at and row.get("producer")), "")
         step = f"{at:,} ({shorten(printable(node), 40)})" if node else f"{at:,}"
-        canvas, middle, top = self.map.canvas, [{"x": at + 0.5}], self.alt.value(0)
+        canvas, middle, top = self.map.canvas, [{"x": at + 0.5}], self.alt.YValue(0)
         mark = canvas.rows(middle).mark_point(shape="triangle-down", filled=True, size=45, color=peak, yOffset=-4,
                                               opacity=1, aria=False)  # fmt: skip
         text = canvas.text(middle, align=align, baseline="bottom", dy=-10, color=peak)
-        says = self.alt.value(f"peak at step {step}: {format_bytes(live)} live")
+        says = self.alt.TextValue(f"peak at step {step}: {format_bytes(live)} live")
         rule = canvas.rule(middle, peak, (3, 3), 1).encode(x=self.x)
         return [rule, mark.encode(x=self.x, y=top), text.encode(x=self.x, y=top, text=says)]

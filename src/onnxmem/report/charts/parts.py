@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
 from onnxmem.report.charts.layout import CHARACTER, printable, shorten
-from onnxmem.report.charts.theme import FINE_PARTS, LIGHT, OTHER, PARTS, text_on
+from onnxmem.report.charts.theme import FINE_PARTS, KINDS, LIGHT, OTHER, PARTS, text_on
 from onnxmem.units import format_bytes
 
 WIDTH = 760
@@ -14,8 +14,8 @@ _TITLE, _BAR, _LINE, _GAP = 22, 26, 17, 20
 def peak_parts(document: Document, *, width: int = WIDTH) -> Picture:
     """What is the peak made of? `bars`, each of `{"label", "parts": [{"name", "bytes"}], "budget_bytes"}`.
 
-    All bars have one scale; there is no axis, since every part says its size: inside where it fits, below the bar
-    otherwise.
+    All bars have one scale, which goes to `reach_bytes` at least. There is no axis, since every part says its size:
+    inside where it fits, below the bar otherwise.
     """
     bars = document["bars"]
     budgets = [bar["budget_bytes"] for bar in bars if bar.get("budget_bytes")]
@@ -23,7 +23,8 @@ def peak_parts(document: Document, *, width: int = WIDTH) -> Picture:
     alt = canvas.alt
     totals = [sum(max(part["bytes"], 0) for part in bar["parts"]) for bar in bars]
     # A whole pixel less than the width: the budget's line may be at the very end.
-    pixels = (width - 1) / (canvas.reach(max(totals, default=1) or 1))
+    most = max([*totals, document.get("reach_bytes") or 0, 1])
+    pixels = (width - 1) / canvas.reach(most)
     rects: list[Row] = []
     texts: list[Row] = []
     titles: list[Row] = []
@@ -40,12 +41,14 @@ def peak_parts(document: Document, *, width: int = WIDTH) -> Picture:
     boxes = canvas.rows(rects).mark_rect(stroke=LIGHT.paper, strokeWidth=1, aria=False)
     words = canvas.text(texts, align="left", baseline="middle")
     layers = [
-        boxes.encode(x=x, x2="x2", y=y, y2="y2", color=fill, tooltip=["name:N", "size:N"]),
-        words.encode(x=x, y=y, text="text:N", color=fill),
-        canvas.text(titles, align="left", baseline="middle", fontWeight="bold").encode(x=x, y=y, text="text:N"),
+        boxes.encode(x=x, x2=alt.X2("x2"), y=y, y2=alt.Y2("y2"), color=fill, tooltip=canvas.tooltip("name", "size")),
+        words.encode(x=x, y=y, text=alt.Text("text:N"), color=fill),
+        canvas.text(titles, align="left", baseline="middle", fontWeight="bold").encode(
+            x=x, y=y, text=alt.Text("text:N")
+        ),
         *canvas.limit_line(pixels and width / pixels, width, across=True),
     ]
-    chart = alt.layer(*layers).properties(width=width, height=height)
+    chart = alt.layer(*layers, width=width, height=height)
     return canvas.finish(chart)
 
 
@@ -54,7 +57,7 @@ def _segments(bar: Document, top: float, pixels: float, rects: list[Row], texts:
     at, below = 0.0, []
     for part in (part for part in bar["parts"] if part["bytes"] > 0):
         name, size = shorten(printable(str(part["name"])), 40), format_bytes(part["bytes"])
-        colour, along = {**PARTS, **FINE_PARTS}.get(name, OTHER), part["bytes"] * pixels
+        colour, along = {**KINDS, **PARTS, **FINE_PARTS}.get(name, OTHER), part["bytes"] * pixels
         row = {"name": name, "size": size, "colour": colour}
         rects.append({**row, "x": at, "x2": at + along, "y": top, "y2": top + _BAR})
         written = next((text for text in (f"{name} {size}", name) if len(text) * CHARACTER + 8 <= along), "")

@@ -15,6 +15,7 @@ from onnxmem.report.report import Chart
 DRAWINGS = {
     "fit": "curves:fit_chart",
     "history": "history:history_chart",
+    "live": "timeline:live_chart",
     "memory map": "memory_map:placement_map",
     "peak parts": "parts:peak_parts",
     "side by side": "bars:side_by_side",
@@ -26,8 +27,8 @@ DRAWINGS = {
 }
 """Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
 
-NARROW = {"fit": 170, "history": 250, "peak parts": 330, "side by side": 230, "sizes": 250, "strategies": 210,
-          "timeline": 240, "waterfall": 190, "workers": 170}  # fmt: skip
+NARROW = {"fit": 170, "history": 250, "live": 240, "peak parts": 330, "side by side": 230, "sizes": 250,
+          "strategies": 210, "timeline": 240, "waterfall": 190, "workers": 170}  # fmt: skip
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 # As Vega writes what has a description. It escapes names, and what is escaped for an attribute is for an element, too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 FONT = "Helvetica, Arial, sans-serif"
 
@@ -47,6 +48,15 @@ PARTS = {
     "outputs": "#8a4b08",
     "heap": "#8fd0bc",
     "stacks": "#7a4d70",
+}
+# What a process holds, as the system tells it apart.
+KINDS = {
+    "model files": PARTS["weights"],
+    "libraries and other files": PARTS["libraries"],
+    "heap": PARTS["heap"],
+    "arenas": PARTS["arena"],
+    "stacks": PARTS["stacks"],
+    "shared memory": PARTS["outputs"],
 }
 # The same in finer parts, in their order.
 FINE_PARTS = {
@@ -102,3 +112,17 @@ def dark_rules(within: str = "") -> str:
     return "".join(
         f'{within}[fill="{light}"]{{fill:{dark}}}{within}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in pairs
     )
+
+
+def recoloured(spec: Any, theme: Theme) -> Any:
+    """A picture's specification in another theme: the same exchange, for a picture that is drawn live."""
+    exchange = {getattr(LIGHT, field.name): getattr(theme, field.name) for field in fields(Theme)}
+
+    def turn(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: turn(each) for name, each in part.items()}
+        if isinstance(part, list):
+            return [turn(each) for each in part]
+        return exchange.get(part, part) if isinstance(part, str) else part
+
+    return turn(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxmem.report.charts.bars import RESIDENT, Bars, bar
@@ -11,8 +12,8 @@ from onnxmem.report.charts.theme import LIGHT, text_on
 from onnxmem.units import format_bytes
 
 WIDTH, HEIGHT, ROW = 840, 300, 24
-SCALE = "scale_bytes"
-"""In a document: how far the scale is to reach at least, so that several can be compared by eye."""
+SCALE, LENGTH = "scale_bytes", "scale_seconds"
+"""In a document: how far the scales are to reach at least, so that several can be compared by eye."""
 
 
 def timeline_chart(document: Document, *, title: str = "", width: int = WIDTH) -> Picture:
@@ -25,6 +26,12 @@ def timeline_chart(document: Document, *, title: str = "", width: int = WIDTH) -
     parts = _Timeline(canvas, document)
     chart = canvas.alt.vconcat(parts.over_time(), parts.by_phase(), spacing=30)
     return canvas.finish(chart, title or document["model"], summary(document))
+
+
+def live_chart(document: Document, *, title: str = "", width: int = WIDTH) -> Picture:
+    """How does memory go just now? The upper half of a timeline: `phases` is what was done when."""
+    canvas = Canvas.of(width)
+    return canvas.finish(_Timeline(canvas, document).over_time(), title)
 
 
 def summary(document: Document) -> list[str]:
@@ -46,6 +53,32 @@ def summary(document: Document) -> list[str]:
     return [first, second]
 
 
+def aligned(documents: Sequence[Document]) -> list[Document]:
+    """The same measurements with each phase beginning at the same place, and lasting as long as the longest of them.
+
+    What is compared by eye must lie side by side: a load that is faster would otherwise shift all that follows.
+    """
+    names = list(dict.fromkeys(phase["name"] for document in documents for phase in document["phases"]))
+    begins, at = {}, 0.0
+    for name in names:
+        begins[name] = at
+        spans = [p["seconds"] for document in documents for p in document["phases"] if p["name"] == name]
+        at += max(spans)
+    return [{**document, **_moved(document, begins), LENGTH: at} for document in documents]
+
+
+def _moved(document: Document, begins: Mapping[str, float]) -> dict[str, list[Row]]:
+    phases = [{**phase, "began_seconds": begins[phase["name"]]} for phase in document["phases"]]
+    samples: list[Row] = []
+    for sample in document["timeline"]:
+        inside = [p for p in document["phases"] if p["began_seconds"] <= sample["seconds"]]
+        if inside:
+            phase = inside[-1]
+            within = min(sample["seconds"] - phase["began_seconds"], phase["seconds"])
+            samples.append({**sample, "seconds": begins[phase["name"]] + within})
+    return {"phases": phases, "timeline": samples}
+
+
 class _Timeline:
     """The two views; they share the unit and the phases."""
 
@@ -53,7 +86,7 @@ class _Timeline:
         self.canvas, self.alt, self.width = canvas, canvas.alt, canvas.width
         self.phases, self.samples = document["phases"], document["timeline"]
         ends = [_end(phase) for phase in self.phases] + [sample["seconds"] for sample in self.samples]
-        self.length = max(max(ends, default=1.0), 1e-3)
+        self.length = max(max(ends, default=1.0), document.get(LENGTH, 0.0), 1e-3)
         peaks = [phase["peak_rss_bytes"] for phase in self.phases if phase["peak_rss_bytes"] is not None]
         most = max([*peaks, *(sample["rss_bytes"] for sample in self.samples), 2**20, document.get(SCALE, 0)])
         self.most, self.top = most, canvas.reach(most) * 1.12
@@ -69,9 +102,9 @@ class _Timeline:
             rows.append({"x": at, "y": file, "y2": rss, "kind": "anonymous"})
         area = self.canvas.rows(rows).mark_area(interpolate="step-after", opacity=1, aria=False)
         colour = self.canvas.colour("kind", RESIDENT, symbolType="square")
-        layers = [area.encode(x=self.x, y=y, y2="y2", color=colour), *self.kinds(rows, y), *self.borders()]
+        layers = [area.encode(x=self.x, y=y, y2=self.alt.Y2("y2"), color=colour), *self.kinds(rows, y), *self.borders()]
         layers += [*self.peaks(y), *self.canvas.limit_line(self.top, HEIGHT, across=False)]
-        return self.alt.layer(*layers).properties(width=self.width, height=HEIGHT)
+        return self.alt.layer(*layers, width=self.width, height=HEIGHT)
 
     def kinds(self, rows: list[Row], y: Any) -> list[Any]:
         """The name of each area, written into it in the longest phase, if it is high and wide enough there."""
@@ -85,7 +118,7 @@ class _Timeline:
             if nearest and (nearest["y2"] - nearest["y"]) * self.factor / self.top * HEIGHT > LINE + 6:
                 at = {"x": middle, "y": (nearest["y"] + nearest["y2"]) / 2, "text": kind}
                 text = self.canvas.text([at], color=text_on(colour), baseline="middle")
-                layers.append(text.encode(x=self.x, y=y, text="text:N"))
+                layers.append(text.encode(x=self.x, y=y, text=self.alt.Text("text:N")))
         return layers
 
     def borders(self) -> list[Any]:
@@ -99,7 +132,7 @@ class _Timeline:
         muted = LIGHT.muted
         rule = self.canvas.rule(begins, muted, (2, 3), 0.7)
         text = self.canvas.text(names, color=muted, baseline="bottom", dy=-5)
-        return [rule.encode(x=self.x), text.encode(x=self.x, y=self.alt.value(0), text="text:N")]
+        return [rule.encode(x=self.x), text.encode(x=self.x, y=self.alt.YValue(0), text=self.alt.Text("text:N"))]
 
     def peaks(self, y: Any) -> list[Any]:
         """Each phase's peak as a line over its time; the highest is named."""
@@ -114,8 +147,8 @@ class _Timeline:
         named = {"x": highest["x"] if left else highest["x2"], "y": highest["y"]}
         align, dx = ("left", 4) if left else ("right", -4)
         label = self.canvas.text([named], color=LIGHT.peak, align=align, dx=dx, baseline="bottom", dy=-4)
-        text = self.alt.value(f"peak {format_bytes(int(highest['y'] * self.factor))}")
-        return [line.encode(x=self.x, x2="x2", y=y), label.encode(x=self.x, y=y, text=text)]
+        text = self.alt.TextValue(f"peak {format_bytes(int(highest['y'] * self.factor))}")
+        return [line.encode(x=self.x, x2=self.alt.X2("x2"), y=y), label.encode(x=self.x, y=y, text=text)]
 
     def by_phase(self) -> Any:
         """A bar for what is resident at the end of each phase, a mark for the most in it, and the numbers."""

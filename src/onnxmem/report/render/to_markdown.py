@@ -56,10 +56,15 @@ def _action(action: Action) -> str:
 
 
 def _table(table: Table) -> list[str]:
-    lines = [f"### {escape(table.title)}", "", f"| {' | '.join(map(escape, table.columns))} |"]
+    return [f"### {escape(table.title)}", "", *table_lines(table), ""]
+
+
+def table_lines(table: Table) -> list[str]:
+    """Its columns and rows; of one that is folded away only the beginning."""
+    lines = [f"| {' | '.join(map(escape, table.columns))} |"]
     lines.append("|" + "|".join("--:" if table.numeric(k) else "---" for k in range(len(table.columns))) + "|")
     rows = table.rows[:_SHOWN] if table.folded else table.rows
     lines += [f"| {' | '.join(escape(cell.text) for cell in row)} |" for row in rows]
     if len(rows) < len(table.rows):
         lines += ["", f"… and {len(table.rows) - len(rows)} more."]
-    return [*lines, ""]
+    return lines

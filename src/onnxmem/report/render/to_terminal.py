@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from onnxmem.report.report import Action, Cell, Chart, Fact, Report, Section, Table
+from onnxmem.units import format_bytes
 
 TEXT_WIDTH = 100
 _ROWS = 12
@@ -105,6 +106,9 @@ def _chart(chart: Chart, width: int, colour: bool) -> Iterable[RenderableType]:
 
         modes = chart.document["answer"]["modes"]
         bars = [(mode["mode"], mode["holds"] or 0, f"{mode['holds']:,}" if mode["holds"] else "none") for mode in modes]
+        if chart.document["budget_bytes"] is None:
+            last = [(mode["mode"], mode["points"][-1]) for mode in modes]
+            bars = [(name, p["bytes"], f"{format_bytes(p['bytes'])} at {p['size']:,}") for name, p in last]
         drawn = "\n".join(terminal_bars(bars, width))
         yield from ("", Text(chart.title, style="bold"), Text(drawn))
 

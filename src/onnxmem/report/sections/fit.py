@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from onnxmem.report.cells import Document, count, known, listed, number, percent, size, words
+from onnxmem.report.cells import Document, count, known, listed, number, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_assumed, about_machine, command, model
 from onnxmem.units import format_bytes, format_count, format_percent
 
 _KEPT = ("--range", "--threads")
+_ASKED = ("--dim", "--shape", "--threads", "--mode")
 _PACKED = ("external", "mapped", "prepacked")
 _MIB = 2**20
 _FEW = 4
@@ -17,6 +19,8 @@ _FEW = 4
 
 def section(document: Document) -> Section:
     """`onnxmem.fit/1`."""
+    if document["budget_bytes"] is None:
+        return _curves(document)
     answers = document["answers"]
     shown = next((each for each in answers if each["recommended"]), answers[0])
     return Section(
@@ -32,6 +36,40 @@ def section(document: Document) -> Section:
     )
 
 
+def _curves(document: Document) -> Section:
+    """What sizes take, without a budget to keep."""
+    answers = document["answers"]
+    ends = [_ends(mode) for mode in answers[0]["modes"]]
+    return Section(
+        f"{model(document)} by {_axis(answers[0]) or 'mode'}"
+        + (f", {format_count(document['workers'], 'worker')}" if document["workers"] > 1 else ""),
+        " ".join(_growth(answer) for answer in answers),
+        facts=tuple(Fact(name, size(last, "bytes"), f"at {last['size']:,}") for name, _, last in ends[:_FEW])
+        if _axis(answers[0])
+        else tuple(Fact(name, size(first, "bytes")) for name, first, _ in ends[:_FEW]),
+        actions=(
+            Action("See how much of it fits", command=command(document, "fit", "--budget", "512MiB", kept=_ASKED)),
+        ),
+        charts=tuple(_chart(document, answer) for answer in answers if _is_curve(answer)),
+        tables=tuple(_by_size(answer) for answer in answers),
+        notes=_notes(document),
+    )
+
+
+def _ends(mode: Document) -> tuple[str, Document, Document]:
+    return words(mode["mode"], 30), mode["points"][0], mode["points"][-1]
+
+
+def _growth(answer: Document) -> str:
+    axis = _axis(answer)
+    parts = []
+    for name, first, last in map(_ends, answer["modes"]):
+        if name in ("stock", "planned") or len(answer["modes"]) == 1:
+            at = f" at {first['size']:,} to {known(last, 'bytes')} at {last['size']:,}" if axis else ""
+            parts.append(f"{name} {known(first, 'bytes')}{at}")
+    return f"Predicted memory{f' by {axis}' if axis else ''}: {', '.join(parts)}." if parts else ""
+
+
 def _axis(answer: Document) -> str:
     return words(" = ".join(answer["axis"]["names"]), 30)
 
@@ -42,12 +80,13 @@ def _summary(document: Document, answer: Document) -> str:
     stock = next((mode for mode in modes if mode["mode"] == "stock"), None)
     who = "" if document["workers"] == 1 else f" for {format_count(document['workers'], 'worker')}"
     if best is None:
-        least = min(modes, key=lambda mode: int(mode["points"][0]["bytes"]))
+        least = min(modes, key=lambda mode: int(mode["points"][0]["needed_bytes"]))
         at = f"{axis} {least['points'][0]['size']:,}" if axis else "the model"
         need = format_bytes(least["points"][0]["bytes"])
-        room = f"{percent(document, 'margin').text} above it"
+        sure = known(least["points"][0], "needed_bytes")
         return (
-            f"Nothing fits {budget}{who}: {at} needs {need} {words(least['mode'], 30)}, the least of all, and {room}."
+            f"Nothing fits {budget}{who}: {at} takes {need} {words(least['mode'], 30)}, the least of all, and needs "
+            f"{sure} to be sure."
         )
     if not axis:
         fitting = [words(mode["mode"], 30) for mode in modes if mode["holds"] is not None]
@@ -73,7 +112,7 @@ def _facts(document: Document, answer: Document) -> tuple[Fact, ...]:
     best = next((mode for mode in answer["modes"] if mode["mode"] == answer["recommended"]), None)
     free = "measured against it, without a margin"
     if best is None or not best.get("verified"):
-        free = f"{percent(document, 'margin').text} above each prediction is kept free"
+        free = "room is kept for what predictions may be off"
     facts = [Fact("budget", size(document, "budget_bytes"), free)]
     if best is None:
         return tuple(facts)
@@ -127,9 +166,16 @@ def _is_curve(answer: Document) -> bool:
 
 def _chart(document: Document, answer: Document) -> Chart:
     axis = _axis(answer)
-    ends = ", ".join(f"{words(m['mode'], 30)} up to {m['holds'] or 'none'}" for m in answer["modes"])
-    alt = f"Predicted memory against {axis}, one line per mode, and the budget across them: {ends}."
-    return Chart("fit", f"Largest {axis} that fits, and the memory it takes", alt, {**document, "answer": answer})
+    if document["budget_bytes"] is None:
+        ends = ", ".join(
+            f"{name} {known(last, 'bytes')} at {last['size']:,}" for name, _, last in map(_ends, answer["modes"])
+        )
+        title, alt = f"Memory by {axis}", f"Predicted memory against {axis}, one line per mode: {ends}."
+    else:
+        ends = ", ".join(f"{words(m['mode'], 30)} up to {m['holds'] or 'none'}" for m in answer["modes"])
+        title = f"Largest {axis} that fits, and the memory it takes"
+        alt = f"Predicted memory against {axis}, one line per mode, and the budget across them: {ends}."
+    return Chart("fit", title, alt, {**document, "answer": answer})
 
 
 def _tables(answer: Document) -> Iterable[Table]:
@@ -168,10 +214,15 @@ def _by_size(answer: Document) -> Table:
     rows = []
     for each in sizes:
         found = [next((p for p in mode["points"] if p["size"] == each), None) for mode in answer["modes"]]
-        cells = (Cell("") if point is None else size(point, "bytes") for point in found)
+        cells = (Cell("") if point is None else _point(point) for point in found)
         rows.append((Cell(f"{each:,}", each), *cells))
     names = (words(mode["mode"], 30) for mode in answer["modes"])
     return Table(f"Predicted memory by {_axis(answer)}", (_axis(answer), *names), tuple(rows))
+
+
+def _point(point: Document) -> Cell:
+    cell = size(point, "bytes")
+    return cell if point.get("exact", True) else replace(cell, text=f"~{cell.text}")
 
 
 def _measured(mode: Document) -> str:
@@ -195,10 +246,18 @@ def _notes(document: Document) -> list[str]:
         if answer["impossible"]:
             few = listed([f"{each:,}" for each in answer["impossible"][:_FEW]])
             notes.append(f"The model cannot run with {_axis(answer)} {few}.")
-    notes.append(
-        f"Predictions are off by 2–3% in the mean; {format_percent(document['margin'])} above each is kept free, which "
-        "19 in 20 stay below. --verify measures under a real limit, and needs no margin."
-    )
+    off = "Predictions are off by 2–3% in the mean"
+    if document["budget_bytes"] is not None:
+        above = {name: format_percent(part) for name, part in document["margins"].items()}
+        off += (
+            f"; {above['loading']} above loading, {above['stock']} above stock's runs and {above['runs']} above others "
+            "are kept free, which 99 in 100 stay below. --verify measures under a real limit, and needs no margin"
+        )
+    notes.append(f"{off}.")
+    if not unknown and not all(
+        p.get("exact", True) for a in document["answers"] for m in a["modes"] for p in m["points"]
+    ):
+        notes.append("The time limit was over: sizes with a ~ lie on a line between those that were followed.")
     if document["workers"] > 1:
         notes.append("Workers share pages of files, and load one after another.")
     notes.append("All figures are of the whole process, with Python and libraries.")

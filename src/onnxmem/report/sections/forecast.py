@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxmem.report.cells import Document, number, size
-from onnxmem.report.report import Chart, Fact, Table
+from onnxmem.report.cells import Document, listed, number, size, words
+from onnxmem.report.report import Cell, Chart, Fact, Table
 from onnxmem.report.sections.common import Columns, figures
 from onnxmem.report.sections.peak_parts import bars_of_parts
 from onnxmem.units import format_bytes
@@ -61,9 +61,25 @@ def forecast_facts(document: Document) -> list[Fact]:
 
 
 def forecast_tables(document: Document) -> list[Table]:
-    """One row per mode."""
+    """One row per mode, and the formulas of those that have one."""
     rows = forecasts(document)
-    return [figures("What the process will take", "mode", _MODES, rows)] if rows else []
+    if not rows:
+        return []
+    tables = [figures("What the process will take", "mode", _MODES, rows)]
+    if known := [row for row in rows if row.get("formula")]:
+        cells = tuple((Cell(words(row["mode"], 30)), Cell(words(row["formula"]["text"], 400))) for row in known)
+        where = _where(known[0]["formula"])
+        tables.append(Table(f"Peak of the process, in bytes, for {where}", ("mode", "bytes"), cells))
+    return tables
+
+
+def _where(formula: Document) -> str:
+    """The sizes that a formula is for."""
+    parts = []
+    for dim, (low, high) in formula["range"].items():
+        step = formula["multiples"].get(dim, 1)
+        parts.append(f"{words(dim, 30)} {low:,}–{high:,}" + (f" in steps of {step}" if step > 1 else ""))
+    return ", ".join(parts)
 
 
 def forecast_charts(document: Document) -> tuple[Chart, ...]:
@@ -72,13 +88,37 @@ def forecast_charts(document: Document) -> tuple[Chart, ...]:
     return bars_of_parts("What the process will be made of, after its runs", named)
 
 
+def forecast_workers(document: Document) -> tuple[Chart, ...]:
+    """What several processes will take together, one line per mode: as `share` would measure it."""
+    rows = forecasts(document)
+    groups = [{"mode": row["mode"], "workers": int(count), "total_pss_bytes": total}
+              for row in rows for count, total in row["total_pss_bytes"].items()]  # fmt: skip
+    if not groups:
+        return ()
+    most = max(group["workers"] for group in groups)
+    told = ", ".join(f"{g['mode']} {format_bytes(g['total_pss_bytes'])}" for g in groups if g["workers"] == most)
+    alt = f"Predicted total PSS against the number of workers, one line per mode; with {most} workers: {told}."
+    drawn = {"model": document["model"], "weights_bytes": document["weights_bytes"], "modes": groups}
+    return (Chart("workers", "Workers against the memory they will take together, by prediction", alt, drawn),)
+
+
 def forecast_notes(document: Document) -> list[str]:
     """What the figures stand for, or why there are none."""
     if reason := (document.get("unknown") or {}).get("processes"):
         return [f"The whole process was not predicted: {reason}."]
     if not forecasts(document):
         return []
+    reasons: dict[str, list[str]] = {}
+    for row in forecasts(document):
+        if row.get("formula") is None and (reason := (row.get("unknown") or {}).get("formula")):
+            reasons.setdefault(reason, []).append(words(row["mode"], 30))
+    formulas = any(row.get("formula") for row in forecasts(document))
     return [
+        *(
+            f"{listed(modes)}: no formula of the peak; {words(reason)}."
+            for reason, modes in reasons.items()
+            if formulas
+        ),
         "A process is Python, NumPy and ONNX Runtime with this model; external, mapped and prepacked are packages made "
         "by onnxmem pack. Workers are counted by PSS, each shared page once.",
         *_luck(document),

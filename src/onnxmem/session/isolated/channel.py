@@ -1,8 +1,8 @@
 """What a process and the child that holds its session say to each other: small JSON headers, with file descriptors
 beside them. Tensors never travel here.
 
-On the control channel first Load, answered by Loaded or Failed, and then OpenLane for each caller; on the lanes Call,
-answered by Returned or Failed.
+On the control channel first Load, answered by Loaded or Failed, and then OpenLane for each caller, or Trim, answered by
+Trimmed; on the lanes Call, answered by Returned or Failed.
 """
 
 from __future__ import annotations
@@ -49,6 +49,14 @@ class OpenLane(Message):
     """A channel for one more caller comes with this."""
 
 
+class Trim(Message):
+    """Give freed memory back to the system."""
+
+
+class Trimmed(Message):
+    """It was given back."""
+
+
 class Call(Message):
     """One run: where the inputs lie, and which slots for outputs are free again, or never needed any more."""
 
@@ -78,7 +86,9 @@ class Failed(Message):
     hint: str
 
 
-KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Load, Loaded, OpenLane, Call, Returned, Failed)}
+KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind for kind in (Load, Loaded, OpenLane, Trim, Trimmed, Call, Returned, Failed)
+}
 
 
 class Gone(Exception):

@@ -14,7 +14,18 @@ from typing import Any
 
 from onnxmem.errors import RuntimeUnsupported
 from onnxmem.process.child import end_child, has_ended, start_child
-from onnxmem.session.isolated.channel import Call, Channel, Failed, Gone, Load, Loaded, OpenLane, Returned, close_all
+from onnxmem.session.isolated.channel import (
+    Call,
+    Channel,
+    Failed,
+    Gone,
+    Load,
+    Loaded,
+    OpenLane,
+    Returned,
+    Trim,
+    close_all,
+)
 from onnxmem.session.isolated.wire import Parcel, Slot, unpack
 from onnxmem.session.isolated.worker import failure
 
@@ -55,6 +66,12 @@ class Child:
             raise failure(reply)
         loaded: Loaded = reply
         return loaded
+
+    def trim(self) -> None:
+        """Have it give freed memory back, and wait until it has."""
+        with self._lock:
+            self._control.send(Trim())
+            self._control.receive()
 
     def lane(self) -> Lane:
         """A lane that nobody else uses."""

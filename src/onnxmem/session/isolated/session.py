@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -50,7 +50,8 @@ class IsolatedSession:
     `options` are attributes of `onnxruntime.SessionOptions` ("intra_op_num_threads": 1, enumerations by name) and
     configuration entries ("session.disable_prepacking": "1"). A SessionOptions object itself cannot be taken to another
     process, because it does not tell all that was set on it. The same holds for `run_options`. `mode` is one of those
-    of `onnxmem.InferenceSession`, and `path` may then be a package's folder.
+    of `onnxmem.InferenceSession`, and `path` may then be a package's folder. `on_start` is told the child's process id
+    before the model is loaded, for watching its memory from the beginning.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class IsolatedSession:
         providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
         *,
         mode: str = "stock",
+        on_start: Callable[[int], None] | None = None,
     ) -> None:
         if not isinstance(path, str | os.PathLike):
             raise UsageError(f"an isolated session takes the path of a model, not {type(path).__name__}")
@@ -73,6 +75,7 @@ class IsolatedSession:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._closed = False
+        self._on_start = on_start
         self._child: Child | None = None
         self._start()
 
@@ -94,6 +97,14 @@ class IsolatedSession:
                 return lane.call(fetch, feeds, options, parcel)
             finally:
                 child.give_back(lane)
+        except Gone:
+            raise self._lost(child) from None
+
+    def trim(self) -> None:
+        """Give memory that the child has freed back to the system: the C library keeps it for later."""
+        child = self._living()
+        try:
+            child.trim()
         except Gone:
             raise self._lost(child) from None
 
@@ -162,6 +173,8 @@ class IsolatedSession:
         # Also when the session is dropped without close(), and when the interpreter ends.
         self._end = weakref.finalize(self, child.end)
         try:
+            if self._on_start is not None:
+                self._on_start(child.process.pid)
             self._about = child.load(self._request)
         except Gone:
             raise self._died(child, "while loading the model") from None

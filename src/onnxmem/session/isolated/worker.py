@@ -14,7 +14,18 @@ from contextlib import suppress
 from typing import Any
 
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
-from onnxmem.session.isolated.channel import META, Call, Channel, Failed, Gone, Load, Loaded, Returned
+from onnxmem.session.isolated.channel import (
+    META,
+    Call,
+    Channel,
+    Failed,
+    Gone,
+    Load,
+    Loaded,
+    Returned,
+    Trim,
+    Trimmed,
+)
 from onnxmem.session.isolated.wire import Parcel, Slot, unpack
 from onnxmem.session.options import set_attributes
 from onnxmem.session.trim import trim
@@ -35,7 +46,12 @@ def main(descriptor: int) -> None:
             control.send(_failure(error))
             return
         while True:
-            _, (lane,) = control.receive()
+            request, lanes = control.receive()
+            if isinstance(request, Trim):
+                trim()
+                control.send(Trimmed())
+                continue
+            (lane,) = lanes
             threading.Thread(target=_serve, args=(session, Channel.adopt(lane)), daemon=True).start()
     except Gone:
         pass

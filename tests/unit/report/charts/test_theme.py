@@ -100,6 +100,18 @@ def test_a_limit_is_drawn_where_there_is_one(drawn: Callable[[], Any], words: st
     assert words in str(drawn().to_dict(validate=False)).replace("\\n", " ")
 
 
+def test_what_is_not_exact_is_drawn_thin_and_without_a_dot() -> None:
+    document = samples.fit()
+    for mode in document["answers"][0]["modes"]:
+        mode["points"][1]["exact"] = False
+    spec = curves.fit_chart({**document, "answer": document["answers"][0]}).to_dict(validate=False)
+    lines = [layer for layer in spec["layer"] if layer["mark"]["type"] == "line"]
+    sure, unsure = (spec["datasets"][line["data"]["name"]] for line in lines)
+    assert lines[1]["mark"]["strokeDash"] == [2, 3] and {row["x"] for row in unsure} == {1, 8, 12} and not sure
+    dots = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "point")
+    assert {row["x"] for row in spec["datasets"][dots["data"]["name"]]} == {1, 12}
+
+
 def test_a_limit_far_beyond_is_named_but_flattens_nothing() -> None:
     far = {**LIMITED, "memory_limit": {"bytes": 1 << 40, "enforced_by": "cgroup"}}
     spec = timeline.timeline_chart(far).to_dict(validate=False)

@@ -23,7 +23,7 @@ def journey(value: Any) -> Any:
 KINDS = st.sampled_from([np.float32, np.float64, np.float16, np.int8, np.int64, np.uint16, np.bool_, np.complex64])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hnp.arrays(KINDS, hnp.array_shapes(min_dims=0, min_side=0, max_side=5)))
 def test_arrays_arrive_bit_for_bit(array: Any) -> None:
     arrived = journey(array)
@@ -31,7 +31,7 @@ def test_arrays_arrive_bit_for_bit(array: Any) -> None:
     assert arrived.tobytes() == array.tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hnp.arrays(object, hnp.array_shapes(min_dims=0, min_side=0, max_side=4), elements=st.text(max_size=5)))
 def test_strings_arrive_whatever_is_in_them(array: Any) -> None:
     arrived = journey(array)

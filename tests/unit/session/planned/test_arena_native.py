@@ -70,13 +70,13 @@ def replayed() -> arena.Replayed:
 
 
 @given(runs())
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 def test_a_recording_is_what_happened(calls: Calls) -> None:
     assert tuple(column.tolist() for column in record(calls)) == reference(calls)
 
 
 @given(runs())
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 def test_a_replay_puts_every_buffer_where_the_tape_says(calls: Calls) -> None:
     sizes, lowers, uppers = record(calls)
     offsets = arena.place_in_sequence(sizes, lowers, uppers)
@@ -92,7 +92,7 @@ def test_a_replay_puts_every_buffer_where_the_tape_says(calls: Calls) -> None:
 
 
 @given(runs(), runs(), st.booleans())
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 def test_whatever_a_run_does_no_two_live_buffers_share_a_byte(recorded: Calls, other: Calls, prefix: bool) -> None:
     """Replay something else than was recorded, from the start or from the middle on."""
     sizes, lowers, uppers = record(recorded)

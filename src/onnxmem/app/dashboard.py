@@ -1,0 +1,70 @@
+"""The page: the sidebar, the figures on top, and the tabs below. It asks the verbs, and shows what they say."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import streamlit as st
+
+from onnxmem.app import sidebar
+from onnxmem.app.choice import Choice
+from onnxmem.app.headline import show_headline
+from onnxmem.app.jobs import Job
+from onnxmem.app.show import measure_page
+from onnxmem.app.workspace import Workspace, workspace
+from onnxmem.report.render.to_markdown import escape
+
+TABS = {
+    "Overview": "overview",
+    "Map": "map",
+    "What if": "what_if",
+    "Measure": "measure",
+    "Release": "release",
+    "Workers": "workers",
+    "Compare": "compare",
+    "Try it": "try_it",
+    "History": "history",
+}
+"""Each is the `show(space, choice, estimate)` of a module in `tabs`, loaded when it is first opened."""
+
+_ICON = Path(__file__).with_name("icon.svg")
+_STYLE = """<style>
+[data-testid="stMainBlockContainer"] { padding-top: 2.5rem; padding-bottom: 2rem; max-width: 1500px; }
+[data-testid="stMetricValue"] { font-size: 1.6rem; }
+@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; } }
+[class*="st-key-chart-"] { overflow-x: auto; }
+</style>"""
+
+
+def main() -> None:
+    """Draw it, for the tab and the moment for which the server calls this."""
+    st.set_page_config("onnxmem", page_icon=str(_ICON), layout="wide", initial_sidebar_state="auto")
+    st.html(_STYLE)
+    space = workspace()
+    with st.sidebar:
+        st.title("onnxmem", anchor=False)
+        path = sidebar.choose_model(space)
+        if path is None:
+            choice = None
+        else:
+            base = space.ask("estimate", str(path))
+            dims = sidebar.choose_sizes(path, base.document)
+            choice = Choice(path=path, dims=dims, mode=sidebar.choose_mode(), budget=sidebar.choose_budget())
+    if choice is None:
+        st.title("onnxmem", anchor=False)
+        st.markdown("The model is being made.")
+        return
+    estimate = space.ask(*choice.words("estimate"))
+    st.title(escape(choice.name), anchor=False)
+    show_headline(space, choice, estimate)
+    _show_tabs(space, choice, estimate)
+    measure_page()
+
+
+def _show_tabs(space: Workspace, choice: Choice, estimate: Job) -> None:
+    """Only the open one is drawn."""
+    for tab, module in zip(st.tabs(list(TABS), key="tab", on_change="rerun"), TABS.values(), strict=True):
+        if tab.open:
+            with tab:
+                importlib.import_module(f"onnxmem.app.tabs.{module}").show(space, choice, estimate)

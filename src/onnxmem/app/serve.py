@@ -1,0 +1,123 @@
+"""The server of the dashboard: where it listens, who may look, and how it ends."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from onnxmem.app.settings import Settings, configure
+from onnxmem.errors import UsageError, check_extra
+from onnxmem.report.charts.theme import SIZES
+
+FIRST_PORT = 8501
+_TRIED = 20
+LOCALHOST = "localhost"
+_OPTIONS = {
+    "browser.gatherUsageStats": False,
+    "client.toolbarMode": "minimal",
+    "client.showErrorDetails": "none",
+    "global.developmentMode": False,
+    "runner.fastReruns": True,
+    "server.fileWatcherType": "none",
+    "server.headless": True,
+    "theme.primaryColor": SIZES[3],
+}
+
+
+def serve(
+    settings: Settings,
+    *,
+    port: int | None = None,
+    address: str = LOCALHOST,
+    on_ready: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve the dashboard until it is interrupted; `on_ready` is told its address.
+
+    Anywhere but on localhost, only those who know a token may look; it is part of the address.
+    """
+    check_extra("app")
+    listening = _listen(address, port)
+    local = address in (LOCALHOST, "127.0.0.1", "::1")
+    token = "" if local else secrets.token_urlsafe(24)
+    number = listening.getsockname()[1]
+    name = LOCALHOST if local else socket.gethostname() if address in ("", "0.0.0.0", "::") else address
+    url = f"http://{name}:{number}/" + (f"?token={token}" if token else "")
+    configure(settings)
+    server = _server(settings, token, number)
+    ready = threading.Timer(0.05, _tell_when_ready, [server, lambda: on_ready(url)])
+    ready.daemon = True
+    ready.start()
+    from onnxmem.app.workspace import close_all  # noqa: PLC0415
+
+    try:
+        server.run(sockets=[listening])
+    finally:
+        close_all()
+
+
+def _server(settings: Settings, token: str, port: int) -> Any:
+    import uvicorn  # noqa: PLC0415
+    from starlette.middleware import Middleware  # noqa: PLC0415
+    from streamlit import config  # noqa: PLC0415
+    from streamlit.starlette import App  # noqa: PLC0415
+
+    from onnxmem.app.guard import Guard  # noqa: PLC0415
+
+    megabytes = max(1, -(-settings.upload_limit // 2**20))
+    for name, value in {**_OPTIONS, "server.port": port, "server.maxUploadSize": megabytes}.items():
+        config.set_option(name, value)
+    page = Path(__file__).with_name("page.py")
+    app = App(page, middleware=[Middleware(Guard, token=token)], on_script_error=_say)
+    # The page's own modules are loaded while the browser is still fetching what is to show them.
+    threading.Thread(target=_warm_up, name="onnxmem-warm-up", daemon=True).start()
+    return uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws_max_size=2**20))
+
+
+def _say(error: Exception) -> bool:
+    """A mistake of ours or of a result is a sentence on the page; it and its place are on stderr as well."""
+    import streamlit as st  # noqa: PLC0415
+
+    from onnxmem.errors import OnnxmemError  # noqa: PLC0415
+    from onnxmem.report.render.to_markdown import escape  # noqa: PLC0415
+
+    own = isinstance(error, OnnxmemError)
+    what = str(error) if own else f"unexpected {type(error).__name__}: {error}"
+    st.error(escape(f"{what}."))
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    print(f"onnxmem: {what} ({place.filename}:{place.lineno})", file=sys.stderr)  # noqa: T201
+    return True
+
+
+def _warm_up() -> None:
+    import altair  # noqa: F401, PLC0415
+
+    import onnxmem.app.dashboard  # noqa: PLC0415
+    import onnxmem.report.build  # noqa: F401, PLC0415
+
+
+def _tell_when_ready(server: Any, tell: Callable[[], None]) -> None:
+    while not server.started and not server.should_exit:
+        threading.Event().wait(0.02)
+    if server.started:
+        tell()
+
+
+def _listen(address: str, port: int | None) -> socket.socket:
+    """A socket at this port, or at the first that is free."""
+    tried = range(FIRST_PORT, FIRST_PORT + _TRIED) if port is None else (port,)
+    for number in tried:
+        try:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            return socket.create_server((address, number), family=family)
+        except OverflowError as error:
+            raise UsageError(f"there is no port {number}", hint="ports are numbers up to 65535") from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+    which = f"port {port}" if port is not None else f"any port from {tried[0]} to {tried[-1]}"
+    raise UsageError(f"cannot listen at {which} of '{address}': {reason}", hint="choose another with --port N")

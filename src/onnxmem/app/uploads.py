@@ -1,0 +1,84 @@
+"""Files that come through the browser: checked, kept in the tab's own folder, and gone with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxmem.app.workspace import Workspace
+from onnxmem.documents import Record
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.process.child import run_child, serve
+from onnxmem.session.trim import trim
+from onnxmem.units import format_bytes
+
+MODELS = ("onnx", "ort")
+_TIME = 30.0
+_ODD = re.compile(r"[^\w.\- ]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Record):
+    """A file to look at."""
+
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked(Record):
+    """It may be kept."""
+
+
+def keep(space: Workspace, uploaded: Any, limit: int) -> Path:
+    """Write an upload into the tab's folder: where it is. Raises an error in one sentence for what may not stay."""
+    if uploaded.size > limit:
+        raise UsageError(
+            f"'{uploaded.name}' is larger than {format_bytes(limit)}",
+            hint="start the dashboard with its path instead: onnxmem app MODEL.onnx",
+        )
+    name = _ODD.sub("_", Path(uploaded.name).name)[-80:].lstrip(".") or "upload"
+    # Alone in its folder: whatever it refers to beside itself is not there.
+    folder = space.folder / f"upload-{sum(1 for _ in space.folder.iterdir())}"
+    folder.mkdir(mode=0o700)
+    path = folder / name
+    path.write_bytes(uploaded.getbuffer())
+    if path.suffix.lower() == ".onnx":
+        try:
+            _check(path)
+        except Exception:
+            path.unlink()
+            raise
+    return path
+
+
+def give_back() -> None:
+    """The server lets go of what an upload took."""
+    trim()
+
+
+def _check(path: Path) -> None:
+    """In a process of its own: nobody knows what is in the file."""
+    ended = run_child(__name__, Task(path=str(path)), timeout=_TIME)
+    if ended.timed_out:
+        raise ModelError(f"'{path.name}' could not be read within {_TIME:.0f} seconds")
+    if ended.code != 0:
+        raise ModelError(ended.last_line.replace(str(path.parent) + "/", ""))
+
+
+def _look(task: Task) -> Checked:
+    from onnxmem.model.load import all_tensors, parse_proto  # noqa: PLC0415
+
+    path = Path(task.path)
+    if any(tensor.external_data for tensor in all_tensors(parse_proto(path))):
+        raise ModelError(
+            f"'{path.name}' keeps weights in other files, which an upload does not bring",
+            hint="start the dashboard with its path instead: onnxmem app MODEL.onnx",
+        )
+    return Checked()
+
+
+def main() -> None:
+    """The child's."""
+    serve(Task, _look)

@@ -1,0 +1,202 @@
+"""The dashboard in a real browser: its frame, what goes wrong, and how everything ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import psutil
+import pytest
+from onnx import TensorProto, helper
+
+from tests.browser.conftest import WAIT, Dashboard, serving
+
+
+def eventually(check: Callable[[], object], seconds: float = WAIT / 1000) -> None:
+    """It becomes true, in good time."""
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "it never came to be"
+        time.sleep(0.1)
+
+
+def choose(page: Any, name: str) -> None:
+    """A model in the sidebar."""
+    page.get_by_role("combobox", name="Model").click()
+    page.get_by_role("option", name=name, exact=True).click()
+
+
+def metric(page: Any, label: str) -> str:
+    """The value of a figure on top."""
+    text: str = page.get_by_test_id("stMetric").filter(has_text=label).first.inner_text()
+    return text.rsplit("\n", maxsplit=1)[-1]
+
+
+def estimated(page: Any) -> None:
+    page.get_by_text("Do this next").wait_for(timeout=WAIT)
+
+
+def test_the_first_page_answers_what_the_model_takes(app: Dashboard) -> None:
+    with app.tab() as page:
+        estimated(page)
+        assert re.fullmatch(r"[\d.]+ MiB", page.get_by_test_id("stMetricValue").first.inner_text())
+        assert page.get_by_text("What the process will be made of").is_visible()
+        assert page.locator("code", has_text="onnxmem measure").first.is_visible()
+        page.get_by_role("textbox", name="Budget").fill("10MiB")
+        page.keyboard.press("Enter")
+        page.get_by_text("does not fit").wait_for(timeout=WAIT)
+        page.get_by_role("textbox", name="Budget").fill("lots")
+        page.keyboard.press("Enter")
+        page.get_by_text("'lots' is not a size").wait_for(timeout=WAIT)
+
+
+def test_a_slider_asks_again_at_another_size(app: Dashboard) -> None:
+    with app.tab() as page:
+        estimated(page)
+        before = page.get_by_test_id("stMetricValue").first.inner_text()
+        page.get_by_role("slider", name="batch").focus()
+        page.keyboard.press("ArrowRight")
+        value = page.get_by_test_id("stMetricValue").first
+        eventually(lambda: value.inner_text() != before)
+        assert page.locator("code", has_text="--dim").first.is_visible()
+
+
+def test_a_model_that_is_none_is_a_sentence(app: Dashboard) -> None:
+    with app.tab() as page:
+        choose(page, "c.onnx")
+        page.get_by_text("c.onnx' is not an ONNX model").first.wait_for(timeout=WAIT)
+        # And the page goes on.
+        choose(page, "a.onnx")
+        estimated(page)
+
+
+def upload(page: Any, path: Path) -> None:
+    if not page.get_by_test_id("stFileUploader").first.is_visible():
+        page.get_by_text("Upload a model").click()
+    page.locator("input[type=file]").first.set_input_files(path)
+
+
+def test_uploads_are_checked_kept_and_gone_with_the_tab(app: Dashboard, tmp_path: Path) -> None:
+    good, bad, outside = tmp_path / "mine <b>.onnx", tmp_path / "bad.onnx", tmp_path / "outside.onnx"
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    weight = TensorProto(name="w", dims=[4], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    weight.external_data.add(key="location", value="../../etc/passwd")
+    relu = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(relu), good)
+    bad.write_bytes(b"\x00" * 100)
+    added = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y], [weight])
+    outside.write_bytes(helper.make_model(added).SerializeToString())
+    with app.tab() as page:
+        estimated(page)
+        upload(page, bad)
+        page.get_by_text("'bad.onnx' is not an ONNX model").wait_for(timeout=WAIT)
+        upload(page, outside)
+        page.get_by_text("keeps weights in other files").wait_for(timeout=WAIT)
+        upload(page, good)
+        page.get_by_role("heading", name="mine _b_.onnx").wait_for(timeout=WAIT)
+        (kept,) = Path(tempfile.gettempdir()).glob("onnxmem.tmp-*/upload-*/mine _b_.onnx")
+        assert kept.parents[1].stat().st_mode & 0o777 == 0o700
+    eventually(lambda: not kept.parents[1].exists(), 30)
+
+
+def test_cancel_ends_the_work_and_the_page_goes_on(app: Dashboard) -> None:
+    with app.tab("Measure") as page:
+        page.get_by_role("spinbutton", name="Steady runs").fill("1000")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Measure").click()
+        page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
+        eventually(lambda: any("measure" in " ".join(child.cmdline()) for child in _alive(app)))
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_text("Cancelled: nothing is left running").wait_for(timeout=WAIT)
+        eventually(lambda: not _alive(app), 30)
+        assert page.get_by_role("button", name="Measure").is_enabled()
+
+
+def _alive(app: Dashboard) -> list[psutil.Process]:
+    return [child for child in app.children() if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_closed_tab_ends_its_work_and_no_other(app: Dashboard) -> None:
+    with app.tab() as other:
+        estimated(other)
+        with app.tab("Measure") as page:
+            page.get_by_role("spinbutton", name="Steady runs").fill("1000")
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Measure").click()
+            page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
+            eventually(lambda: _alive(app))
+        eventually(lambda: not _alive(app), 30)
+        # The other tab has its own model and budget, and lives.
+        other.get_by_role("textbox", name="Budget").fill("8GiB")
+        other.keyboard.press("Enter")
+        other.get_by_text("fits", exact=True).wait_for(timeout=WAIT)
+
+
+def test_two_tabs_look_at_different_models(app: Dashboard) -> None:
+    with app.tab() as one, app.tab() as other:
+        choose(other, "b.onnx")
+        other.get_by_role("heading", name="b.onnx").wait_for(timeout=WAIT)
+        estimated(other)
+        estimated(one)
+        assert one.get_by_role("heading", name="a.onnx").is_visible()
+
+
+def test_measuring_shows_both_modes_on_one_scale(app: Dashboard) -> None:
+    with app.tab("Measure") as page:
+        page.get_by_role("button", name="Measure").click()
+        page.get_by_text("in mode planned, measured").first.wait_for(timeout=2 * WAIT)
+        page.get_by_text("in mode stock, measured").first.wait_for(timeout=WAIT)
+        assert re.search(r"\d ms", metric(page, "Latency"))
+        # A phase before the last: less is resident, in both.
+        bars = page.locator("[aria-label^='stock: ']").first
+        before = bars.get_attribute("aria-label")
+        page.get_by_role("slider", name="At the end of phase").focus()
+        page.keyboard.press("Home")
+        eventually(lambda: bars.get_attribute("aria-label") != before)
+
+
+def test_whoever_has_no_token_or_another_name_sees_nothing(browser: Any) -> None:
+    with serving(browser, "--address", "0.0.0.0") as running:
+        plain = running.url.split("?")[0]
+        port = plain.rsplit(":", 1)[1].strip("/")
+        context = browser.new_context()
+        page = context.new_page()
+        answer = page.goto(f"http://127.0.0.1:{port}/")
+        assert answer.status == 403 and "token" in page.inner_text("body")
+        token = running.url.split("token=")[1]
+        page.goto(f"http://127.0.0.1:{port}/?token={token}")
+        page.get_by_role("tab", name="Overview").wait_for(timeout=WAIT)
+        assert "token" not in page.url
+        context.close()
+
+
+def test_it_ends_with_everything_it_began(browser: Any, tmp_path: Path) -> None:
+    with serving(browser) as running, running.tab("Measure") as page:
+        page.get_by_role("button", name="Measure").click(timeout=WAIT)
+        eventually(lambda: _alive(running))
+        children = _alive(running)
+        running.server.send_signal(signal.SIGTERM)
+        running.server.wait(30)
+        eventually(lambda: not any(child.is_running() for child in children), 30)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere.onnx"], "there is no such file or folder"),
+        (["--history", "nowhere.sqlite"], "there is no such file"),
+        (["--upload-limit", "much"], "'much' is not a size"),
+    ],
+)
+def test_mistakes_are_sentences(words: list[str], sentence: str) -> None:
+    command = [sys.executable, "-m", "onnxmem", "app", *words]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 2 and sentence in run.stderr and "Traceback" not in run.stderr
