@@ -22,7 +22,7 @@ demo: $(VENV)/installed
 	$(VENV)/bin/onnxmem demo
 
 test: check
-	$(VENV)/bin/python -m pytest -n 2
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal
 
 # Warnings are errors for those who work on it; whoever only installs it may have a compiler that nobody has tried.
 test check tidy coverage: BUILD := --config-settings=cmake.define.ONNXMEM_WERROR=ON
@@ -39,7 +39,7 @@ tidy: $(VENV)/installed-tests
 
 coverage: $(VENV)/installed-tests
 	$(VENV)/bin/coverage erase
-	-$(VENV)/bin/coverage run -m pytest -n 2
+	-$(VENV)/bin/coverage run -m pytest -n 2 --dist worksteal
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 

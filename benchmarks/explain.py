@@ -13,14 +13,16 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.accuracy import table_head, table_line
+from benchmarks.sized_models import locate
 from onnxmem.errors import OnnxmemError
 from onnxmem.explaining.explain import explain_measurement, read_measurement
 from onnxmem.explaining.explanation import Explanation
 from onnxmem.explaining.findings import QUICK
+from onnxmem.measurement.measurement import Measurement
 from onnxmem.units import format_bytes
 
 LIMIT = 0.05
@@ -94,13 +96,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _explained(path: Path, number: str) -> Row | None:
     started = time.perf_counter()
     try:
-        explanation = explain_measurement(read_measurement(path), QUICK)
+        explanation = explain_measurement(_with_its_model(read_measurement(path), path), QUICK)
     except OnnxmemError as error:
         print(f"{number} {path.stem}: {error}", file=sys.stderr, flush=True)
         return None
     row = Row(name=path.stem, explanation=explanation, seconds=time.perf_counter() - started)
     print(f"{number} {path.stem}: {row.unknown:.1%} unknown", file=sys.stderr, flush=True)
     return row
+
+
+def _with_its_model(measurement: Measurement, path: Path) -> Measurement:
+    """The same with the model where it is now: those that come with an installed package move with it."""
+    scenario = measurement.scenario
+    if "@" not in path.stem or Path(scenario.model).exists():
+        return measurement
+    found = locate(path.stem.partition("@")[0], path.parents[1] / "models")
+    return replace(measurement, scenario=replace(scenario, model=found))
 
 
 if __name__ == "__main__":

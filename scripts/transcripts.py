@@ -27,7 +27,8 @@ def transcript(command: str, shown: str, folder: Path) -> str:
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{command}\nended with {done.returncode}: {done.stderr}")
-    lines = done.stdout.rstrip().splitlines()
+    # Where the models lie is nobody's business.
+    lines = done.stdout.replace(f"{folder.resolve()}/", "").rstrip().splitlines()
     if shown != "all" and len(lines) > (most := int(shown.split(maxsplit=1)[0])):
         lines = [*lines[:most], "…"]
     return "\n".join(line.rstrip() for line in lines)

@@ -5,6 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
+
+import onnxmem
+from onnxmem import zoo
+from onnxmem.explaining.explained import Explained
+from onnxmem.model.model import Model
+from onnxmem.prediction.predict import Subject
+from onnxmem.schedule.scheduled import Question
 from tests.integration.commands import typed
 
 
@@ -33,3 +41,17 @@ def test_mistakes_are_one_sentence(matmul: Path, tmp_path: Path) -> None:
     ):
         done = typed("explain", *arguments)
         assert done.returncode == 2 and done.stderr.startswith("onnxmem: ") and "Traceback" not in done.stderr
+
+
+def test_a_package_is_explained_in_the_order_of_its_own_file(tmp_path: Path) -> None:
+    source = tmp_path / "nas.onnx"
+    onnx.save(zoo.build("nas"), source)
+    shapes = {"image": (1, 3, 96, 96)}
+    package = onnxmem.pack(source, tmp_path / "package", "external", shapes=shapes).folder
+    found = onnxmem.measure(package, shapes=shapes, mode="external", runs=2, threads=2, nodes=False)
+    explained = onnxmem.explain(found)
+    assert explained.unknown / explained.peak <= 0.05
+    subject = Explained.of(found).subject
+    assert subject is not None
+    expected = Subject.of(Model.open(source), Question(shapes=shapes), threads=2).packaged_runs
+    assert subject.packaged_runs.first.peak == expected.first.peak

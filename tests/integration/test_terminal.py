@@ -17,6 +17,7 @@ import onnx
 import pytest
 
 from onnxmem import zoo
+from tests.integration.commands import typed
 
 
 @pytest.fixture(scope="module")
@@ -89,19 +90,7 @@ def test_an_error_is_all_that_stays(model: Path) -> None:
 
 
 def test_elsewhere_phases_are_plain_lines(model: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "onnxmem",
-        "measure",
-        str(model),
-        "--shape",
-        "1x3x64x64",
-        "--runs",
-        "1",
-        "--no-nodes",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = typed("measure", model, "--shape", "1x3x64x64", "--runs", "1", "--no-nodes")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     assert "onnxmem: measuring [red]unet.onnx: load …" in lines and "\x1b" not in done.stderr
@@ -138,6 +127,11 @@ def test_a_signal_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path, 
     assert set(os.listdir(temporary)) <= {".ses"} and os.listdir(place) == []
 
 
+# Beyond a limit, Python takes a moment to start and to end: on a busy machine, many seconds. Without a limit, any of
+# these commands would go on for hours.
+MOMENT = 30
+
+
 @pytest.mark.parametrize(
     ("verb", "options"),
     [
@@ -151,10 +145,9 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str, opti
     command = [sys.executable, "-m", "onnxmem", verb, str(model), "--shape", "1x3x64x64", *options]
     started = time.monotonic()
     done = subprocess.run(
-        [*command, "--time-limit", "3"], cwd=model.parent, capture_output=True, text=True, check=False
+        [*command, "--time-limit", "2"], cwd=model.parent, capture_output=True, text=True, check=False
     )
-    # Python itself takes a moment to start and to end; under load, more.
-    assert time.monotonic() - started < 3 + 1 + 4
+    assert time.monotonic() - started < 2 + MOMENT
     assert done.returncode == 3, done.stderr
     assert "timed out" in done.stderr.splitlines()[-1]
 
@@ -165,7 +158,7 @@ def test_a_measurement_ends_with_the_trials_there_was_time_for(model: Path) -> N
     done = subprocess.run(
         [*command, "--runs", "1", "--repeat", "1000", "--time-limit", "5"], capture_output=True, text=True, check=False
     )
-    assert time.monotonic() - started < 5 + 1 + 4
+    assert time.monotonic() - started < 5 + MOMENT
     assert done.returncode == 0, done.stderr
     assert 1 <= len(json.loads(done.stdout)["repeats"]) < 100
 
@@ -181,28 +174,27 @@ def test_a_comparison_ends_with_the_repetitions_there_was_time_for(model: Path) 
         text=True,
         check=False,
     )
-    assert time.monotonic() - started < 8 + 1 + 4
+    assert time.monotonic() - started < 8 + MOMENT
     assert done.returncode == 0, done.stderr
     assert [each["failure"] for each in json.loads(done.stdout)["candidates"]] == [None, None]
 
 
 def test_a_run_in_this_very_process_is_ended_too(tmp_path: Path) -> None:
     onnx.save(zoo.build("matmul", layers=200, width=512), tmp_path / "long.onnx")
-    command = [sys.executable, "-m", "onnxmem", "trace", "long.onnx", "--dim", "batch=32768", "--time-limit", "3"]
+    command = [sys.executable, "-m", "onnxmem", "trace", "long.onnx", "--dim", "batch=32768", "--time-limit", "2"]
     started = time.monotonic()
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert time.monotonic() - started < 3 + 1 + 4
+    assert time.monotonic() - started < 2 + MOMENT
     assert done.returncode == 3 and "not done within" in done.stderr
 
 
 def test_the_old_name_of_the_limit_still_works(model: Path) -> None:
-    command = [sys.executable, "-m", "onnxmem", "measure", str(model), "--runs", "1000000", "--timeout=2"]
+    command = [sys.executable, "-m", "onnxmem", "measure", str(model), "--runs", "1000000", "--timeout=1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
 
 
 def test_no_time_at_all_is_refused(model: Path) -> None:
     for limit in ("0", "-1", "nan"):
-        command = [sys.executable, "-m", "onnxmem", "estimate", str(model), "--time-limit", limit]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = typed("estimate", model, "--time-limit", limit)
         assert done.returncode == 2 and "the time limit must be more than 0 seconds" in done.stderr

@@ -79,8 +79,8 @@ def fit(
         )
     output.show(result)
     if limit is not None and not result.fits:
-        least = min((mode.smallest for answer in result.answers for mode in answer.modes), key=lambda each: each.bytes)
-        more = format_bytes(round(least.bytes * (1 + result.margin)))
+        least = min((mode.smallest for answer in result.answers for mode in answer.modes), key=lambda each: each.needed)
+        more = format_bytes(least.needed)
         tell(
             f"nothing fits into {format_bytes(limit)}: the least is {format_bytes(least.bytes)}, with the margin {more}"
         )

@@ -10,7 +10,16 @@ from typing import Any, ClassVar
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.errors import OnnxmemError
-from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows, rating
+from onnxmem.estimation.records import (
+    BufferRow,
+    ModelFacts,
+    OnModel,
+    Rated,
+    UnknownTensor,
+    listed_nodes,
+    placement_rows,
+    rating,
+)
 from onnxmem.model.dims import Expr
 from onnxmem.model.duplicates import Duplicates
 from onnxmem.model.graph import Graph
@@ -25,6 +34,7 @@ from onnxmem.prediction.prediction import Forecast
 from onnxmem.schedule.formula import Formula, Piece, peak_formula
 from onnxmem.schedule.scheduled import ALIGNMENT, STAGE_SHARE, Question, Scheduled, graph_of, order_graph, schedule
 from onnxmem.schedule.storages import Rules
+from onnxmem.schedule.timeline import Step
 from onnxmem.units import format_bytes
 from onnxmem.unknown import Unknown
 
@@ -87,6 +97,8 @@ class Activations(Record):
     placement: tuple[BufferRow, ...] | None
     """The smallest of the plans."""
     placement_note: str | None = None
+    schedule: tuple[Step, ...] | None = None
+    """The nodes in the order in which they run: one for every step."""
     peak: PeakStep
     largest: tuple[BufferRow, ...]
     unknown: tuple[UnknownTensor, ...]
@@ -108,6 +120,7 @@ class Activations(Record):
             strategies=tuple(StrategyRow(name=plan.strategy, **rating(plan)) for plan in plans),
             placement=placement,
             placement_note=note,
+            schedule=listed_nodes(scheduled),
             peak=PeakStep(
                 step=step,
                 node=timeline.steps[step].label if timeline.steps else None,

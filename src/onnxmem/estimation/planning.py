@@ -12,7 +12,16 @@ import numpy as np
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import UsageError
-from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, placement_rows, rating
+from onnxmem.estimation.records import (
+    BufferRow,
+    ModelFacts,
+    OnModel,
+    Rated,
+    UnknownTensor,
+    listed_nodes,
+    placement_rows,
+    rating,
+)
 from onnxmem.model.model import Model
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
@@ -21,6 +30,7 @@ from onnxmem.placement.table import is_table, read_problem
 from onnxmem.schedule.joint import plan_jointly
 from onnxmem.schedule.scheduled import ALIGNMENT, Question, Scheduled, schedule
 from onnxmem.schedule.storages import Rules
+from onnxmem.schedule.timeline import Step
 from onnxmem.units import format_bytes
 
 _EFFORT = 0.3
@@ -46,6 +56,8 @@ class Planning(Rated, OnModel):
     capacity_bytes: int | None
     placement: tuple[BufferRow, ...] | None
     placement_note: str | None = None
+    schedule: tuple[Step, ...] | None = None
+    """The nodes in the order in which they run: one for every step. None for a problem without a model."""
     unknown: tuple[UnknownTensor, ...] = ()
 
     @property
@@ -98,6 +110,7 @@ class Planning(Rated, OnModel):
             capacity_bytes=plan.problem.capacity,
             placement=placement,
             placement_note=note,
+            schedule=listed_nodes(scheduled) if scheduled else None,
             unknown=tuple(map(UnknownTensor.of, scheduled.timeline.unknown)) if scheduled else (),
         )
 

@@ -13,7 +13,7 @@ from onnxmem.placement.plan import Plan
 from onnxmem.result import Result, check_schema
 from onnxmem.schedule.scheduled import Scheduled
 from onnxmem.schedule.storages import Rules
-from onnxmem.schedule.timeline import Span, Timeline
+from onnxmem.schedule.timeline import Span, Step, Timeline
 from onnxmem.unknown import Unknown
 
 MOST_PLACED = 20_000
@@ -215,6 +215,11 @@ def rating(plan: Plan) -> dict[str, Any]:
         "seconds": plan.seconds,
         "interrupted": plan.interrupted,
     }
+
+
+def listed_nodes(scheduled: Scheduled) -> tuple[Step, ...] | None:
+    """The nodes in the order in which they run; None where buffers are not listed either."""
+    return scheduled.timeline.steps if len(scheduled.timeline.spans) <= MOST_PLACED else None
 
 
 def placement_rows(plan: Plan, scheduled: Scheduled | None) -> tuple[tuple[BufferRow, ...] | None, str | None]:

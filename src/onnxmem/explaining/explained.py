@@ -183,7 +183,7 @@ def _subject(measurement: Measurement, quick: bool) -> Subject:
         return _read(path, question, quick, scenario.threads)
     package = open_package(path)
     try:  # it was optimized when it was packed
-        return _read(package.model, replace(question, view="raw"), quick, scenario.threads)
+        return replace(_read(package.model, replace(question, view="raw"), quick, scenario.threads), saved=True)
     except ModelError:
         source = package.manifest.source
         if not Path(source.path).exists() or read_signature(Path(source.path)).file_size != sum(

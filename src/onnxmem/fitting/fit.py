@@ -13,7 +13,7 @@ from onnxmem.errors import UsageError
 from onnxmem.fitting.axis import Axis, Given, read_dims
 from onnxmem.fitting.changes import changes_of, recommend
 from onnxmem.fitting.fitting import Answer, Fitting
-from onnxmem.fitting.search import MARGIN, Sizes, search
+from onnxmem.fitting.search import MARGINS, Sizes, search
 from onnxmem.fitting.verify import Trials
 from onnxmem.measurement.scenario import check_threads
 from onnxmem.model.model import Model
@@ -96,7 +96,7 @@ def fit(
         budget=limit,
         workers=workers,
         threads=sizes[0].threads_used,
-        margin=MARGIN,
+        margins=MARGINS,
         fixed=fixed,
         assumed={name: number for each in sizes for name, number in each.assumed.items()},
         answers=tuple(answers),

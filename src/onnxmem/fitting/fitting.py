@@ -14,10 +14,12 @@ from onnxmem.units import format_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Point(Record):
-    """What all workers together are predicted to take at one size, without the margin."""
+    """What all workers together are predicted to take at one size."""
 
     size: int
     bytes: int
+    needed: int = stored("needed_bytes")
+    """The same with what predictions may be off: a budget that will do."""
     exact: bool = True
     """Whether it was followed call by call; not if it lies between two sizes that were, since the time was over, or if
     sizes of tensors depend on what is fed."""
@@ -128,8 +130,8 @@ class Fitting(Result):
     """None if only the curves were asked for."""
     workers: int
     threads: int
-    margin: float
-    """The part of a prediction that is kept free above it."""
+    margins: Mapping[str, float]
+    """The parts of predictions that are kept free above them: of loading, of runs in stock's arena, of other runs."""
     fixed: Mapping[str, int]
     """Dimensions the caller decided."""
     assumed: Mapping[str, int]

@@ -28,7 +28,9 @@ from onnxmem.units import format_bytes
 
 _MOST = 20
 _DEEPEST = 4
-_BATCH = 256
+_BATCH = 500
+_SIMPLE = (str, int, type(None), bool, float, types.FunctionType, type, types.BuiltinFunctionType, types.ModuleType)
+"""What most things are, and holds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,9 +197,11 @@ def _parts(container: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _any_may_hold_memory(things: list[Any]) -> bool:
-    inner = gc.get_referents(*filter(_untracked, things))
-    kinds = {id(kind): kind for kind in map(type, chain(things, inner))}  # a class may not be hashable
-    return any(map(_kind_may_hold_memory, kinds.values()))
+    # The collector's own walk, and no call of ours for each of them: there are hundreds of thousands.
+    plain = [thing for thing in things if type(thing) is tuple or type(thing) is dict]
+    inside = gc.get_referents(*[thing for thing in plain if not gc.is_tracked(thing)])
+    kinds = list(map(type, chain(things, inside)))
+    return any(map(_kind_may_hold_memory, dict(zip(map(id, kinds), kinds, strict=True)).values()))
 
 
 def _untracked(thing: Any) -> bool:
@@ -249,17 +253,19 @@ def _below(thing: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[
     if depth == 0 or id(thing) in seen:
         return
     kind = type(thing)
-    parts: list[tuple[str, Any]] = []
+    parts: list[tuple[Any, Any]] = []
     if kind in (list, tuple):
-        parts = [(f"[{number}]", part) for number, part in enumerate(thing)]
+        parts = list(enumerate(thing))
     elif kind is dict:
-        parts = [(f"[{key!r}]" if type(key) in (str, int) else "[…]", part) for key, part in list(thing.items())]
+        parts = list(thing.items())
     elif kind.__module__ != "builtins":
         with suppress(AttributeError):
-            parts = [(f".{name}", part) for name, part in list(object.__getattribute__(thing, "__dict__").items())]
+            parts = list(object.__getattribute__(thing, "__dict__").items())
     seen.add(id(thing))
-    for name, part in parts:
-        yield from _below(part, f"{path}{name}", seen, depth - 1)
+    for key, part in parts:
+        if type(part) not in _SIMPLE:
+            named = f".{key}" if kind not in (list, tuple, dict) else f"[{key!r}]" if type(key) in (str, int) else "[…]"
+            yield from _below(part, f"{path}{named}", seen, depth - 1)
 
 
 def _may_hold_memory(thing: Any) -> bool:

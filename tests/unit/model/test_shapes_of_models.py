@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +49,18 @@ def unknown(graph: Graph) -> list[str]:
     return [f"{t.name}: {t.size.reason}" for t in graph.tensors.values() if isinstance(t.size, Unknown)]
 
 
-def check(model: Model, whole: onnx.ModelProto, feeds: Mapping[str, Any], complete: bool, **view: Any) -> None:
-    shapes = {name: value.shape for name, value in feeds.items()}
-    dims = bind(model.inputs, shapes=shapes)
-    real = tensors_when_run(whole, dict(feeds))
-    for bindings in (dims, {}) if dims else ({},):
-        graph = model.graph(bindings, **view)
-        assert differences(graph, real, dims) == []
-        if complete:
-            assert unknown(graph) == []
+def check(
+    model: Model, whole: onnx.ModelProto, several: Iterable[Mapping[str, Any]], complete: bool, **view: Any
+) -> None:
+    """The model run on each of several feeds, against its graph at their dimensions, and against that at any."""
+    symbolic = model.graph({}, **view)
+    for feeds in several:
+        dims = bind(model.inputs, shapes={name: value.shape for name, value in feeds.items()})
+        real = tensors_when_run(whole, dict(feeds))
+        for graph in (symbolic, model.graph(dims, **view)) if dims else (symbolic,):
+            assert differences(graph, real, dims) == []
+            if complete:
+                assert unknown(graph) == []
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -66,22 +69,18 @@ def test_zoo(name: str, tmp_path: Path) -> None:
     proto = zoo.build(name, **options)
     path = tmp_path / "model.onnx"
     onnx.save(proto, path)
-    model, optimized = Model.open(path), optimized_by_runtime(path, "extended")
-    for dims in bindings:
-        feeds = random_feeds(proto, dims)
-        check(model, proto, feeds, True, view="raw")
-        check(model, optimized, feeds, True, view="optimized", level="extended")
+    model, feeds = Model.open(path), [random_feeds(proto, dims) for dims in bindings]
+    check(model, proto, feeds, True, view="raw")
+    check(model, optimized_by_runtime(path, "extended"), feeds, True, view="optimized", level="extended")
 
 
 @pytest.mark.models
 @pytest.mark.parametrize("key", [key for key in REAL_SHAPES if key not in HEAVY])
 def test_real_models(key: str, real_model: Callable[[str], Path]) -> None:
-    path = real_model(key)
-    model, optimized = Model.open(path), optimized_by_runtime(path, "extended")
-    for shapes in filter(None, REAL_SHAPES[key]):
-        feeds = real_feeds(key, shapes)
-        check(model, load_proto(path), feeds, key not in DATA_DECIDES, view="raw")
-        check(model, optimized, feeds, key not in DATA_DECIDES, view="optimized", level="extended")
+    path, complete = real_model(key), key not in DATA_DECIDES
+    model, feeds = Model.open(path), [real_feeds(key, shapes) for shapes in filter(None, REAL_SHAPES[key])]
+    check(model, load_proto(path), feeds, complete, view="raw")
+    check(model, optimized_by_runtime(path, "extended"), feeds, complete, view="optimized", level="extended")
 
 
 def test_all_real_models_are_tried() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, ValueInfoProto, helper
 
+from onnxmem import zoo
 from onnxmem.model.model import Model
 from onnxmem.prediction.predict import Subject
+from onnxmem.prediction.requests import as_saved
 from onnxmem.schedule.scheduled import Question
 from onnxmem.session.planned.trace import record
 from tests.helpers import model_of, saved, session_options
@@ -85,3 +88,11 @@ def test_single_numbers_take_nothing_over(tmp_path: Path) -> None:
     predicted = Subject.of(Model.open(path), Question(level="disabled"), threads=1).stock_runs.first
     trace = record(str(path), {"x": np.ones((64, 64), np.float32)}, options)
     assert len([event for event in predicted if not event.freed]) == len(trace)
+
+
+def test_a_package_is_not_put_into_another_order_once_more() -> None:
+    """Its file has the order in which ONNX Runtime ran the nodes, which is not the one that it then runs them in."""
+    source = Subject.of(Model.of(zoo.build("nas")), Question(), threads=1)
+    package = replace(source, graph=as_saved(source.graph), saved=True)
+    assert package.packaged_runs.first.peak == package.plain_runs.first.peak == source.packaged_runs.first.peak
+    assert replace(package, saved=False).packaged_runs.first.peak != source.packaged_runs.first.peak

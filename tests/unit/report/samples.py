@@ -184,8 +184,12 @@ def demonstrate(name: str = "model.onnx") -> dict[str, Any]:
 
 def fit(name: str = "model.onnx") -> dict[str, Any]:
     """Two modes, of which one was measured."""
-    points = [{"size": size, "bytes": (80 + 6 * size) * MIB} for size in (1, 8, 12)]
-    less = [{"size": size, "bytes": (80 + 3 * size) * MIB} for size in (1, 8, 12)]
+    points = [
+        {"size": size, "bytes": (80 + 6 * size) * MIB, "needed_bytes": (84 + 6 * size) * MIB} for size in (1, 8, 12)
+    ]
+    less = [
+        {"size": size, "bytes": (80 + 3 * size) * MIB, "needed_bytes": (84 + 3 * size) * MIB} for size in (1, 8, 12)
+    ]
     attempts = [{"size": 12, "fits": True, "peak_bytes": 118 * MIB, "verdict": "ok"},
                 {"size": 14, "fits": False, "peak_bytes": None, "verdict": f"out of memory: {name}"}]  # fmt: skip
     same = {"open_end": False, "gaps": [], "workers": 2}
@@ -198,7 +202,8 @@ def fit(name: str = "model.onnx") -> dict[str, Any]:
         "gains": {"stock": 0.0, "planned": 0.5},
     }  # fmt: skip
     return {"schema": "onnxmem.fit/1", "model": name, "budget_bytes": 140 * MIB, "workers": 1, "threads": 2,
-            "margin": 0.08, "fixed": {"height": 64}, "assumed": {"width": 224}, "answers": [answer], "fits": True,
+            "margins": {"loading": 0.13, "stock": 0.1, "runs": 0.05}, "fixed": {"height": 64},
+            "assumed": {"width": 224}, "answers": [answer], "fits": True,
             "unknown_tensors": [name], "environment": ENVIRONMENT}  # fmt: skip
 
 

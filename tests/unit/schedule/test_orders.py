@@ -81,8 +81,8 @@ def test_an_unknown_order_lists_the_known_ones() -> None:
 def check_against_profile(path: Path, feeds: dict[str, Any]) -> None:
     model = Model.open(path)
     for level in ("disabled", "extended"):
+        graph = model.graph(view="optimized", level=level, numbered=True)
         for name, priority in (("ort-default", False), ("ort-priority", True)):
-            graph = model.graph(view="optimized", level=level, numbered=True)
             order = order_of(graph, name)
             said = [(graph.nodes[v].index, graph.nodes[v].op_type) for v in order]
             ran = profile(path, feeds, level, priority=priority)

@@ -60,7 +60,7 @@ def rows(plan: Plan, frame: Frame, grouping: Grouping, about: Sequence[Document]
         row = frame.row(*box) | tell(about[index])
         # An edge as wide as its rectangle would paint it over.
         row |= {"group": grouping.of[index], "edge": 0.8 if min(pixels) >= 4 else 0.4 if min(pixels) >= 2.5 else 0}
-        result.append(row | {"pixels": pixels, "bytes": plan.problem[index].size})
+        result.append(row | {"pixels": pixels, "bytes": plan.problem[index].size, "index": index})
     return result
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
-from onnxmem.report.charts import buffers
+from onnxmem.report.charts import buffers, live_map
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import LINE, Frame, Label, Profile, label, printable, shorten, spread
+from onnxmem.report.charts.live_map import Live
 from onnxmem.report.charts.theme import LIGHT, SIZES, text_on
 from onnxmem.units import format_bytes, format_count
 
@@ -20,6 +21,9 @@ STRIP = 64
 LABELS = 48
 _WINDOWS = (64, 48, 32, 24, 16, 12)
 """So many steps around the peak may be enlarged."""
+
+_BESIDE = 400
+"""A live map that is narrower has no margin for notes: the page says what its lines are."""
 
 _MIDDLE = {"baseline": "middle", "tooltip": None}
 
@@ -30,17 +34,23 @@ def memory_map(
     title: str = "",
     placement: Sequence[Document] | None = None,
     width: int = WIDTH,
+    limit: str = "capacity",
+    live: Live | None = None,
 ) -> Picture:
     """Where does each buffer lie, and when? `title` names what was planned: "U-Net, depth-first order".
 
     The buffers that make the peak stand out, the others are shaded by size. `placement`: a document's rows, for shapes,
     producers and readers. Where the peak is too brief for the names of its tensors, it is drawn once more, enlarged.
+    `limit` is how the capacity is called. `live`: for a page, where one zooms, clicks and searches instead.
     """
-    canvas = Canvas.of(width, plan.problem.capacity, "capacity")
-    parts = _Map(canvas, plan, buffers.details_of(plan, placement)) if plan.peak else None
+    canvas = Canvas.of(width, plan.problem.capacity, limit)
+    parts = _Map(canvas, plan, buffers.details_of(plan, placement), live) if plan.peak else None
     views = parts.views() if parts else [_message(canvas, buffers.nothing_to_draw(plan))]
     chart = canvas.alt.vconcat(*views, spacing=10)
     drawn = canvas.finish(chart, title or "Memory map", summary(plan))
+    if parts and live:
+        known = live.params(canvas.alt, parts.frame.first, parts.frame.last)
+        drawn.params = [*drawn.params, *known]  # type: ignore[attr-defined]
     if parts:
         drawn.datasets = parts.datasets  # type: ignore[attr-defined]
     return drawn
@@ -85,8 +95,8 @@ def _message(canvas: Canvas, text: str) -> Any:
 class _Map:
     """The parts of one map; they share the scale of memory and its unit."""
 
-    def __init__(self, canvas: Canvas, plan: Plan, about: Sequence[Document]) -> None:
-        self.canvas, self.alt, self.plan, self.about = canvas, canvas.alt, plan, about
+    def __init__(self, canvas: Canvas, plan: Plan, about: Sequence[Document], live: Live | None) -> None:
+        self.canvas, self.alt, self.plan, self.about, self.live = canvas, canvas.alt, plan, about, live
         # Named, because Altair copies and checks inline data again with every layer and configuration.
         self.datasets: dict[str, list[Row]] = {}
         self.frame = Frame.around(plan, canvas.width, HEIGHT, top=canvas.reach(plan.peak))
@@ -97,7 +107,7 @@ class _Map:
         """The map, below it the strip of live bytes, and below that the peak enlarged if that is needed."""
         grouping = buffers.by_size(self.plan)
         whole = _View(self, self.frame, grouping)
-        enlarged = None if whole.names_peak else self.enlarged(grouping)
+        enlarged = None if self.live or whole.names_peak else self.enlarged(grouping)
         views = [whole.draw(), self.strip(enlarged.frame if enlarged else None)]
         return [*views, enlarged.draw()] if enlarged else views
 
@@ -111,19 +121,24 @@ class _Map:
 
     def chart(self, values: list[Row]) -> Any:
         """A chart of rows whose heights are in bytes."""
+        return self.alt.Chart(self.data(values))
+
+    def data(self, values: list[Row]) -> Any:
+        """Rows whose heights are in bytes, by a name."""
         name = f"rows-{len(self.datasets)}"
         self.datasets[name] = [
             row | {key: row[key] / self.factor for key in ("y", "y2") if key in row} for row in values
         ]
-        return self.alt.Chart(self.alt.NamedData(name))
+        return self.alt.NamedData(name)
 
-    def time(self, frame: Frame, axis: Any) -> Any:
-        scale = self.alt.Scale(domain=[frame.first, frame.last], nice=False, zero=False)
-        return self.alt.X("x:Q", scale=scale, axis=axis)
+    def time(self, frame: Frame, axis: Any, *, zooms: bool = False) -> Any:
+        domain = self.live.domain() if self.live and zooms else [frame.first, frame.last]
+        return self.alt.X("x:Q", scale=self.alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
 
     def strip(self, enlarged: Frame | None) -> Any:
         """The sum of live sizes over time, and which part of it is drawn once more below."""
-        steps = self.alt.Axis(title="step", tickMinStep=1, format=",d", grid=False, tickCount=self.canvas.width // 80)
+        title = "step (drag over the curve to zoom)" if self.live else "step"
+        steps = self.alt.Axis(title=title, tickMinStep=1, format=",d", grid=False, tickCount=self.canvas.width // 80)
         x, profile = self.time(self.frame, steps), Profile.of(self.plan)
         # Not stacked: two levels at one step are a step of the line, not a sum.
         axis = self.alt.Axis(title=f"live ({self.unit})", tickCount=2)
@@ -131,6 +146,8 @@ class _Map:
         points = zip(profile.at.tolist(), profile.live.tolist(), strict=True)
         area = self.chart([{"x": at, "y": level} for at, level in points])
         layers = [area.mark_area(interpolate="step-after", color=SIZES[2], opacity=1, aria=False).encode(x=x, y=y)]
+        if self.live:
+            layers[0] = layers[0].add_params(self.live.marked(self.alt))
         if enlarged:
             muted = LIGHT.muted
             edges = self.canvas.rule([{"x": enlarged.first}, {"x": enlarged.last}], muted, (2, 2))
@@ -160,31 +177,42 @@ class _View:
         self.names_peak = len(named) >= len(high)
         self.whole_names = sum(1 + ("…" not in fits.lines[0]) for fits in named)
         is_whole = frame.last - frame.first == whole.frame.last - whole.frame.first
-        steps = self.alt.Axis(title=f"step, around the peak ({frame.first:,} to {frame.last:,})", tickMinStep=1,
-                              format=",d", grid=False)  # fmt: skip
-        self.x = whole.time(frame, None if is_whole else steps)
+        title = None if whole.live else f"step, around the peak ({frame.first:,} to {frame.last:,})"
+        steps = self.alt.Axis(title=title, tickMinStep=1, format=",d", grid=False, tickCount=whole.canvas.width // 80)
+        self.x = whole.time(frame, None if is_whole and not whole.live else steps, zooms=True)
         axis = self.alt.Axis(title=f"offset in the arena ({whole.unit})", tickCount=8)
         self.y = self.alt.Y("y:Q", scale=whole.memory, axis=axis)
 
     def draw(self) -> Any:
-        layers = [*self.peak_step(), self.rectangles(), *self.limits(), *self.names()]
+        if live := self.map.live:
+            place = {"x": self.x, "x2": self.alt.X2("x2"), "y": self.y, "y2": self.alt.Y2("y2")}
+            drawn = live_map.rectangles(self.map.canvas, live, place, self.colour())
+            rows = live_map.live_rows(self.rows, self.map.about, self.grouping.colours)
+            layers = [*self.peak_step(), self.alt.layer(*drawn, data=self.map.data(rows)), *self.limits()]
+        else:
+            layers = [*self.peak_step(), self.rectangles(), *self.limits(), *self.names()]
         return self.alt.layer(*layers, width=self.frame.width, height=self.frame.height)
 
-    def rectangles(self) -> Any:
+    def colour(self) -> Any:
+        """Of the rectangles, by group, with the legend."""
         alt, of = self.alt, self.grouping.colours
         colours = alt.Scale(domain=list(of), range=list(of.values()))
         legend = alt.Legend(title="buffers", orient="bottom", titleOrient="left", symbolType="square",
                             columns=max(self.map.canvas.width // 150, 1))  # fmt: skip
+        return alt.Color("group:N", scale=colours, legend=legend)
+
+    def rectangles(self) -> Any:
+        alt, unseen = self.alt, ("pixels", "bytes", "index")
         tooltip = [key for key in buffers.TOLD if any(key in row for row in self.rows)]
         return (
-            self.map.chart([{k: v for k, v in row.items() if k not in ("pixels", "bytes")} for row in self.rows])
+            self.map.chart([{k: v for k, v in row.items() if k not in unseen} for row in self.rows])
             .mark_rect(stroke=LIGHT.paper)
             .encode(
                 x=self.x,
                 x2=self.alt.X2("x2"),
                 y=self.y,
                 y2=self.alt.Y2("y2"),
-                color=alt.Color("group:N", scale=colours, legend=legend),
+                color=self.colour(),
                 strokeWidth=alt.StrokeWidth("edge:Q", scale=None),
                 # What SVG shows as a title, and the page's script reads.
                 description=self.alt.Description("hover:N"),
@@ -233,6 +261,8 @@ class _View:
             verdict = ": optimal" if plan.optimal and "peak" in names else ""
             text = f"{' = '.join(names)}\n{format_bytes(value)}{verdict}"
             rows.append({"y": (height + 6.5) / self.frame.byte, "text": text, "colour": colour})
+        if self.map.live and canvas.width < _BESIDE:
+            return rules
         beside = self.map.chart(rows).mark_text(align="left", lineBreak="\n", lineHeight=13, dx=8, fontSize=11,
                                                 aria=False, **_MIDDLE)  # fmt: skip
         colours = self.alt.Color("colour:N", scale=None)
@@ -255,4 +285,7 @@ class _View:
         text = canvas.text(middle, align=align, baseline="bottom", dy=-10, color=peak)
         says = self.alt.TextValue(f"peak at step {step}: {format_bytes(live)} live")
         rule = canvas.rule(middle, peak, (3, 3), 1).encode(x=self.x)
-        return [rule, mark.encode(x=self.x, y=top), text.encode(x=self.x, y=top, text=says)]
+        layers = [rule, mark.encode(x=self.x, y=top), text.encode(x=self.x, y=top, text=says)]
+        if self.map.live:
+            layers = [each.encode(opacity=self.map.live.only_at(self.alt, at + 0.5)) for each in layers]
+        return layers

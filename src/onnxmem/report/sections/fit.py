@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from onnxmem.report.cells import Document, count, known, listed, number, percent, size, words
+from onnxmem.report.cells import Document, count, known, listed, number, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_assumed, about_machine, command, model
 from onnxmem.units import format_bytes, format_count, format_percent
@@ -80,12 +80,13 @@ def _summary(document: Document, answer: Document) -> str:
     stock = next((mode for mode in modes if mode["mode"] == "stock"), None)
     who = "" if document["workers"] == 1 else f" for {format_count(document['workers'], 'worker')}"
     if best is None:
-        least = min(modes, key=lambda mode: int(mode["points"][0]["bytes"]))
+        least = min(modes, key=lambda mode: int(mode["points"][0]["needed_bytes"]))
         at = f"{axis} {least['points'][0]['size']:,}" if axis else "the model"
         need = format_bytes(least["points"][0]["bytes"])
-        room = f"{percent(document, 'margin').text} above it"
+        sure = known(least["points"][0], "needed_bytes")
         return (
-            f"Nothing fits {budget}{who}: {at} needs {need} {words(least['mode'], 30)}, the least of all, and {room}."
+            f"Nothing fits {budget}{who}: {at} takes {need} {words(least['mode'], 30)}, the least of all, and needs "
+            f"{sure} to be sure."
         )
     if not axis:
         fitting = [words(mode["mode"], 30) for mode in modes if mode["holds"] is not None]
@@ -111,7 +112,7 @@ def _facts(document: Document, answer: Document) -> tuple[Fact, ...]:
     best = next((mode for mode in answer["modes"] if mode["mode"] == answer["recommended"]), None)
     free = "measured against it, without a margin"
     if best is None or not best.get("verified"):
-        free = f"{percent(document, 'margin').text} above each prediction is kept free"
+        free = "room is kept for what predictions may be off"
     facts = [Fact("budget", size(document, "budget_bytes"), free)]
     if best is None:
         return tuple(facts)
@@ -247,9 +248,10 @@ def _notes(document: Document) -> list[str]:
             notes.append(f"The model cannot run with {_axis(answer)} {few}.")
     off = "Predictions are off by 2–3% in the mean"
     if document["budget_bytes"] is not None:
+        above = {name: format_percent(part) for name, part in document["margins"].items()}
         off += (
-            f"; {format_percent(document['margin'])} above each is kept free, which 19 in 20 stay below. --verify "
-            "measures under a real limit, and needs no margin"
+            f"; {above['loading']} above loading, {above['stock']} above stock's runs and {above['runs']} above others "
+            "are kept free, which 99 in 100 stay below. --verify measures under a real limit, and needs no margin"
         )
     notes.append(f"{off}.")
     if not unknown and not all(
