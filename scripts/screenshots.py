@@ -68,7 +68,7 @@ def what_if(page: Page) -> None:
     page.locator("[role=tabpanel] canvas").first.wait_for(timeout=WAIT)
 
 
-PICTURES: dict[str, tuple[Any, Any, str]] = {
+PICTURES: dict[str, tuple[Any, Any, Any]] = {
     "app-overview": (overview, WIDE, "light"),
     "app-map": (memory_map, WIDE, "dark"),
     "app-measure": (measure, WIDE, "light"),

@@ -60,7 +60,8 @@ def give_back(uploaded: Any) -> None:
 
     context = get_script_run_ctx()
     if context is not None and runtime.exists():
-        runtime.get_instance().uploaded_file_mgr.remove_file(context.session_id, uploaded.file_id)
+        manager: Any = runtime.get_instance().uploaded_file_mgr
+        manager.remove_file(context.session_id, uploaded.file_id)
     uploaded.close()
     trim()
 
