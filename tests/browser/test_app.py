@@ -190,6 +190,23 @@ def test_it_ends_with_everything_it_began(browser: Any, tmp_path: Path) -> None:
         eventually(lambda: not any(child.is_running() for child in children), 30)
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_and_use_it(app: Dashboard, scheme: str) -> None:
+    """Every tab as it opens: names, contrast, headings, roles."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the package is not installed").Axe()
+    with app.tab(color_scheme=scheme) as page:
+        estimated(page)
+        found = []
+        for tab in page.get_by_role("tab").all():
+            tab.click()
+            page.get_by_role("tabpanel").first.wait_for(timeout=WAIT)
+            page.wait_for_timeout(700)
+            for violation in axe.run(page).response["violations"]:
+                if violation["impact"] in ("serious", "critical"):
+                    found += [(tab.inner_text(), violation["id"], node["html"][:200]) for node in violation["nodes"]]
+        assert found == []
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -35,7 +35,12 @@ _STYLE = """<style>
 [data-testid="stMetricValue"] { font-size: 1.6rem; }
 h1 { font-size: 2rem !important; overflow-wrap: anywhere; }
 h2 { font-size: 1.35rem !important; }
-@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; } }
+@media (max-width: 640px) {
+  [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
+  [data-testid="stColumn"]:has(> div > [data-testid="stElementContainer"]:only-child [data-testid="stMetric"]) {
+    min-width: calc(50% - 1rem) !important; flex: 1 1 calc(50% - 1rem) !important;
+  }
+}
 [class*="st-key-chart-"] { overflow-x: auto; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p { color: inherit !important; opacity: 0.85; }
 </style>"""
