@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.sized_models import keys, sizes
+from benchmarks.sized_models import keys, sizes, unseen
 from benchmarks.truth import MODES, Cell, Store, Truth, cells
 from onnxmem.errors import OnnxmemError
 from onnxmem.files import write_bytes
 from onnxmem.model.model import Model
-from onnxmem.prediction.calibration import calibration
+from onnxmem.prediction.calibration import Calibration
 from onnxmem.prediction.predict import Subject, forecast_mode
 from onnxmem.schedule.scheduled import Question
 from onnxmem.units import format_bytes
@@ -58,9 +58,9 @@ class Row:
         return float(predicted / measured - 1)
 
 
-def predict(path: Path, cell: Cell) -> dict[str, int | None]:
+def predict(path: Path, cell: Cell, environment: Calibration) -> dict[str, int | None]:
     """What `onnxmem.predict` says before anything runs; the one place that knows how it is asked."""
-    said = forecast_mode(_read(path, cell.sized.key, cell.sized.size, cell.threads), cell.mode, calibration())
+    said = forecast_mode(_read(path, cell.sized.key, cell.sized.size, cell.threads), cell.mode, environment)
     return {name: getattr(said, name) for name in FIGURES}
 
 
@@ -76,7 +76,7 @@ def compare(store: Store, cell: Cell, repeat: int) -> Row:
     truth = store.measured(cell, repeat)
     started = time.perf_counter()
     try:
-        predicted, reason = predict(store.model(cell.sized.key), cell), ""
+        predicted, reason = predict(store.model(cell.sized.key), cell, store.calibration()), ""
     except OnnxmemError as error:
         predicted, reason = {}, str(error)
     return Row(cell=cell, truth=truth, predicted=predicted, reason=reason, seconds=time.perf_counter() - started)
@@ -200,6 +200,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--models", nargs="+", metavar="MODEL", default=keys(), help="only these (zoo-NAME for the zoo)"
+    )
+    parser.add_argument(
+        "--unseen",
+        action="store_const",
+        const=unseen(),
+        dest="models",
+        help="only models that no prediction was made with (see benchmarks.exported_models)",
     )
     parser.add_argument("--modes", nargs="+", metavar="MODE", choices=MODES, default=MODES, help="only these")
     parser.add_argument("--threads", nargs="+", type=int, metavar="N", default=[1, 2], help="default: 1 2")

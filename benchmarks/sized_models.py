@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import real_models
+from benchmarks import exported_models, real_models
 from benchmarks.planned import ZOO
 from onnxmem import zoo
 from onnxmem.errors import UsageError
@@ -19,6 +19,7 @@ from onnxmem.measurement.signature import read_signature
 Shapes = dict[str, tuple[int, ...]]
 
 _ZOO = "zoo-"
+_EXPORTED = "exported-"
 _SECONDS = (2.5, 5, 10)
 _IMAGE = {"height": (128, 224, 320), "width": (128, 224, 320)}
 _BATCH = {"batch": (1, 2, 4)}
@@ -59,8 +60,8 @@ class SizedModel:
 
     def feeds(self, path: Path) -> dict[str, Any]:
         """Inputs of this size, the same every time."""
-        if self.key.startswith(_ZOO):
-            return _zoo_feeds(path, self.shapes)
+        if self.key.startswith((_ZOO, _EXPORTED)):
+            return _made_feeds(path, self.shapes)
         arrays = real_models.feeds(real_models.find(self.key), self.shapes)
         if self.key in _SPEECH:  # how many of the samples are speech: all of them
             arrays["waveforms_lens"][:] = arrays["waveforms"].shape[1]
@@ -73,8 +74,15 @@ def keys() -> list[str]:
     return real + [_ZOO + name for name in ZOO]
 
 
+def unseen() -> list[str]:
+    """Models that are only for judging: none of the rules of a prediction was made with them."""
+    return [_EXPORTED + model.key for model in exported_models.exported_models()]
+
+
 def sizes(key: str) -> list[SizedModel]:
     """A model's sizes, small to large; the usual one is marked."""
+    if key.startswith(_EXPORTED):
+        return _exported_sizes(key)
     if key.startswith(_ZOO):
         return _zoo_sizes(key.removeprefix(_ZOO))
     model = real_models.find(key)
@@ -87,12 +95,22 @@ def sizes(key: str) -> list[SizedModel]:
 
 def locate(key: str, folder: Path) -> Path:
     """A model's file; one of the zoo is built into this folder the first time."""
+    if key.startswith(_EXPORTED):
+        return exported_models.fetch(key.removeprefix(_EXPORTED))
     if not key.startswith(_ZOO):
         return real_models.fetch(key)
     path = folder / f"{key}.onnx"
     if not path.exists():
         write_bytes(path, zoo.build(key.removeprefix(_ZOO)).SerializeToString())
     return path
+
+
+def _exported_sizes(key: str) -> list[SizedModel]:
+    model = exported_models.find(key.removeprefix(_EXPORTED))
+    return [
+        SizedModel(key=key, size=size, usual=place == min(1, len(model.shapes) - 1), shapes={model.input: shape})
+        for place, (size, shape) in enumerate(model.shapes.items())
+    ]
 
 
 def _batch(model: real_models.RealModel, n: int) -> Shapes:
@@ -127,7 +145,7 @@ _ZOO_INPUTS: dict[str, dict[str, tuple[str | int, ...]]] = {
 }
 
 
-def _zoo_feeds(path: Path, shapes: Shapes) -> dict[str, Any]:
+def _made_feeds(path: Path, shapes: Shapes) -> dict[str, Any]:
     """Tokens from the whole vocabulary, as text has them: which rows of a mapped table are read depends on it."""
     random = np.random.default_rng(0)
     inputs = {value.name: value for value in read_signature(path).inputs}

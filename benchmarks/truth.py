@@ -3,6 +3,7 @@
 STORE/cells/MODEL@SIZE@MODE@THREADS.json   one measurement each, without its timeline
 STORE/index.json                           which cells there are, with their models and shapes
 STORE/models, packages, feeds              what they were measured with
+STORE/calibration.json                     what a process took by itself then, which changes with the system's cache
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from onnxmem.measurement.protocol import INPUTS, LOAD
 from onnxmem.measurement.protocol import RUNS as RUN_PHASES
 from onnxmem.measurement.trial import Phase, Trial
 from onnxmem.packing.pack import pack
+from onnxmem.prediction.calibration import Calibration, calibration
 from onnxmem.session.modes import find_mode
 from onnxmem.unknown import Bytes, Unknown, known, subtract
 
@@ -125,6 +127,13 @@ class Store:
     def model(self, key: str) -> Path:
         """The model's own file."""
         return locate(key, self.folder / "models")
+
+    def calibration(self) -> Calibration:
+        """What a process took by itself when the first cell was measured."""
+        path = self.folder / "calibration.json"
+        if not path.exists():
+            write_bytes(path, json.dumps(calibration().document()).encode())
+        return Calibration.from_document(json.loads(path.read_text()))
 
     def has(self, cell: Cell) -> bool:
         """Whether it was measured before."""

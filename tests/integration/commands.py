@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -13,15 +12,13 @@ import pytest
 from onnxmem.cli import main
 
 
-def typed(*arguments: object, cwd: Path | None = None, columns: int | None = None) -> CompletedProcess[str]:
+def typed(*arguments: object, columns: int | None = None) -> CompletedProcess[str]:
     """A command as it is typed after `onnxmem`, and what came of it."""
     buffers = [io.BytesIO(), io.BytesIO()]
     out, err = (io.TextIOWrapper(buffer, encoding="utf-8", write_through=True) for buffer in buffers)
     command = ["onnxmem", *map(str, arguments)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", command)
-        if cwd is not None:
-            patch.chdir(cwd)
         if columns is not None:
             patch.setenv("COLUMNS", str(columns))
         with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stopped:

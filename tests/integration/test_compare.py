@@ -54,8 +54,8 @@ needs_torch = pytest.mark.skipif(
 )
 
 
-def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return typed("compare", *arguments, cwd=cwd)
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return typed("compare", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +297,9 @@ def test_pytorch_in_all_its_forms_and_its_twin(torch_files: Path) -> None:
         "--json",
     )
     named = ("tiny:make", "script.pt", "tiny.pt2", "--weights", "tiny.pth", "--export-to", "twins")
-    done = run(*named, *arguments, cwd=torch_files)
+    # As a program: modules of the folder it is started in are found.
+    command = [str(Path(sys.executable).with_name("onnxmem")), "compare", *named, *arguments]
+    done = subprocess.run(command, cwd=torch_files, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)
     names = [candidate["name"] for candidate in document["candidates"]]

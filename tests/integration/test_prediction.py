@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import onnxmem
 from onnxmem import zoo
 from onnxmem._native import arena as native
 from onnxmem.model.model import Model
+from onnxmem.prediction.calibration import Calibration, Process, calibration, calibration_file
 from onnxmem.prediction.predict import Subject
 from onnxmem.schedule.scheduled import Question
 from onnxmem.session.planned import bridge
@@ -71,3 +74,21 @@ def test_a_process_takes_about_what_was_predicted(mode: str, tmp_path: Path) -> 
     peak = max(phase.peak.rss for phase in measured.phases if isinstance(phase.peak.rss, int))
     assert predicted.peak == pytest.approx(peak, rel=0.1)
     assert predicted.run_growth == pytest.approx(growth, rel=0.15, abs=2 * MIB)
+
+
+def test_what_a_process_takes_is_measured_again_when_its_library_is_held_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    measured = calibration()
+    assert measured.touched > 0
+    # What is kept is used as long as touches of the library bring what they brought …
+    wrong = Process(imported=1, shared=1, loading=1, running=1)
+    kept = replace(measured, stock=wrong)
+    calibration_file().write_text(json.dumps(kept.document()))
+    assert calibration() == kept
+    # … and no longer.
+    calibration_file().write_text(json.dumps(replace(kept, touched=3 * kept.touched).document()))
+    again = calibration()
+    assert again.stock.imported > 20 * MIB
+    assert Calibration.from_document(json.loads(calibration_file().read_text())) == again

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import accuracy, peers
 from benchmarks.accuracy import Row, limits, summary
-from benchmarks.sized_models import keys, locate, sizes
+from benchmarks.sized_models import keys, locate, sizes, unseen
 from benchmarks.truth import Cell, Store, Truth, cells
 from onnxmem.measurement.signature import read_signature
 
@@ -33,7 +33,7 @@ def row(*, peak: float = 1.0, growth: float = 1.0, measured_growth: int = 50 * M
 
 
 def test_every_model_has_one_usual_size_and_up_to_three_different_ones() -> None:
-    for key in keys():
+    for key in (*keys(), *unseen()):
         found = sizes(key)
         assert len([sized for sized in found if sized.usual]) == 1, key
         assert (

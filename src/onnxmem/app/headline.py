@@ -8,6 +8,7 @@ import streamlit as st
 
 from onnxmem.app.choice import Choice, Document
 from onnxmem.app.jobs import Job
+from onnxmem.app.show import redraw_when_ended
 from onnxmem.app.workspace import Workspace
 from onnxmem.report.sections import section
 from onnxmem.report.sections.forecast import forecast_of
@@ -44,6 +45,8 @@ def show_headline(space: Workspace, choice: Choice, estimate: Job) -> None:
     latency = measured.get("latency_seconds") if measured else None
     columns[3].metric("Latency", format_seconds(latency) if latency else "—",
                       help="Median of the steady runs" if latency else "Measure it to know.")  # fmt: skip
+    # Not every tab waits for it, and all of them stand below these figures.
+    redraw_when_ended(estimate)
     if command := next_command(choice, [each for each in (measured, estimate.document) if each]):
         st.code(command, language="bash", wrap_lines=True)
 

@@ -150,6 +150,18 @@ def finished(job: Job, key: str, what: str) -> bool:
     return False
 
 
+def redraw_when_ended(job: Job) -> None:
+    """Draw the page anew once it has ended; until then nothing is to be seen of this."""
+
+    @st.fragment(run_every=_POLL)
+    def watch() -> None:
+        if job.ended:
+            st.rerun()
+
+    if not job.ended:
+        watch()
+
+
 def estimated(estimate: Job) -> bool:
     """Is there an estimate to show? If not, the page says what it is waiting for, or what is wrong."""
     if not finished(estimate, "estimate", "Estimating"):

@@ -50,7 +50,14 @@ class Arena:
     @property
     def resident(self) -> int:
         """The pages written to so far, without those of regions that were resident before."""
-        old = [(at // PAGE, -(-(at + size) // PAGE)) for at, size, resident in self.regions if resident]
+        return self._pages([(at // PAGE, -(-(at + size) // PAGE)) for at, size, old in self.regions if old])
+
+    @property
+    def written(self) -> int:
+        """The same with those."""
+        return self._pages([])
+
+    def _pages(self, old: list[tuple[int, int]]) -> int:
         total, end = 0, -1
         for low, high in sorted(self._written):
             if high > end:

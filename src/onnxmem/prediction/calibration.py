@@ -1,17 +1,22 @@
 """What does a process take before it has loaded anything? Asked once per environment, of a tiny model, and kept.
 
 Interpreter, NumPy, ONNX Runtime's library and the pages of it that loading and running touch are the same for every
-model. They depend on versions and on the machine, so they are measured here rather than written down.
+model. They depend on versions and on the machine, so they are measured here rather than written down. They also depend
+on how the system's cache holds the library just now: since Linux 6.18 a touch of a page maps all that was read or
+written together with it, anything from 64 KiB to 2 MiB, and the same import may take 50 or 65 MiB. So what a few
+touches bring is looked at each time, and where that has changed, the rest is measured again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
+import mmap
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onnx import TensorProto, helper, numpy_helper
@@ -24,11 +29,19 @@ from onnxmem.folders import temporary_folder
 from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.protocol import FIRST_RUN, IMPORT, LOAD, STEADY_RUNS
+from onnxmem.measurement.smaps import read_mappings
 from onnxmem.unknown import Unknown
 
 _FILES = ("libraries and other files", "stacks", "other")
 _REAL = 320 << 10
 """Real models touch this much more of the libraries, give or take, than the tiny one does."""
+FAULT_AROUND = 64 << 10
+"""What a touch of a page has always brought in, if it was in the cache."""
+_LARGEST_AROUND = 2 << 20
+_TOUCHES = 512 << 10
+"""One touch in so many bytes."""
+_SAME = 0.1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +64,10 @@ class Calibration(Record):
 
     stock: Process
     planned: Process
+    around: int = FAULT_AROUND
+    """What a touch of a page of a large new file maps, at most."""
+    touched: int = 0
+    """What a few touches of ONNX Runtime's library brought in when this was measured; 0 if that was not looked at."""
 
     def of(self, mode: str) -> Process:
         """That of a mode."""
@@ -59,16 +76,23 @@ class Calibration(Record):
 
 def calibration() -> Calibration:
     """This environment's, from the cache or measured now, which takes a second or two."""
-    path = calibration_file()
+    path, touched = calibration_file(), touched_bytes(_library())
     with suppress(OSError, ValueError, OnnxmemError):
-        return Calibration.from_document(json.loads(path.read_text()))
+        kept = Calibration.from_document(json.loads(path.read_text()))
+        if not kept.touched or abs(touched - kept.touched) <= _SAME * kept.touched:
+            return kept
     with temporary_folder() as folder:
         model = folder / "tiny.onnx"
         model.write_bytes(_tiny_model())
         stock, planned = (measure(model, mode=mode, runs=2, threads=1, nodes=False) for mode in ("stock", "planned"))
-    found = Calibration(stock=_process(stock), planned=_process(planned if planned.verdict.ok else stock))
+    found = Calibration(
+        stock=_process(stock),
+        planned=_process(planned if planned.verdict.ok else stock),
+        touched=touched_bytes(_library()),
+    )
     with suppress(OSError, OnnxmemError):  # a home that cannot be written to costs a second each time, no more
         path.parent.mkdir(parents=True, exist_ok=True)
+        found = replace(found, around=_largest_around(path))
         write_text(path, json.dumps(found.document()))
     return found
 
@@ -80,8 +104,39 @@ def cache_folder() -> Path:
 
 def calibration_file() -> Path:
     """Where this environment's is kept: versions, machine and settings are in its name."""
-    facts = json.dumps(read_environment().document(), sort_keys=True)
+    facts = json.dumps([_FORMAT, read_environment().document()], sort_keys=True)
     return cache_folder() / f"process-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
+
+
+def _library() -> Path | None:
+    """The file of ONNX Runtime that Python loads, by far the largest of all."""
+    found = importlib.util.find_spec("onnxruntime")
+    if found is None or found.origin is None:
+        return None
+    files = (Path(found.origin).parent / "capi").glob("onnxruntime_pybind11_state*")
+    return max(files, key=lambda file: file.stat().st_size, default=None)
+
+
+def _largest_around(beside: Path) -> int:
+    """What one touch maps of a file that has just been written, as a package is: more than ever comes of an old one."""
+    with temporary_folder(beside) as folder:
+        file = folder / "large"
+        file.write_bytes(bytes(_LARGEST_AROUND))
+        return max(FAULT_AROUND, touched_bytes(file, _LARGEST_AROUND))
+
+
+def touched_bytes(path: Path | None, step: int = _TOUCHES) -> int:
+    """What becomes resident of a file if a page here and there is read; 0 where that cannot be seen."""
+    try:
+        with (path or Path(os.devnull)).open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as view:
+            for place in range(0, len(view), step):
+                view[min(place + step // 2, len(view) - 1)]
+            inode, whole = os.fstat(file.fileno()).st_ino, -(-len(view) // mmap.PAGESIZE) * mmap.PAGESIZE
+            # The library may be loaded here, too, but in several mappings.
+            same = (m.rss for m in read_mappings() if m.inode == inode and m.end - m.start == whole)
+            return min(same, default=0)
+    except (OSError, ValueError):
+        return 0
 
 
 def _process(measurement: Measurement) -> Process:

@@ -37,6 +37,9 @@ class Heap:
 
     threshold: int = _AFTER_IMPORTS
     peak: int = 0
+    fragments: int = 0
+    """How many fragments before aligned blocks the C library is going to keep for small blocks: where such a block lay,
+    another of its size does not fit. At first none, because loading takes the small blocks at once."""
     _used: dict[int, int] = field(default_factory=dict)
     _sizes: list[tuple[int, int]] = field(default_factory=list)
     _starts: dict[int, int] = field(default_factory=dict)
@@ -46,19 +49,25 @@ class Heap:
     _end: int = 0
     _highest: int = 0
     """Below this, everything has been handed out at some time …"""
-    _absent: int = 0
-    """… and all but so much of it was written to, and is still there."""
+    _absent: list[tuple[int, int]] = field(default_factory=list)
+    """… and all but these stretches of it were written to, and are still there."""
     _trimmed: bool = False
 
     @property
     def resident(self) -> int:
         """Everything that was written to and has not gone back to the system."""
-        return int((self._highest - self._absent) * _HOLES) + sum(self._mapped.values())
+        there = self._highest - sum(end - start for start, end in self._absent)
+        return int(there * (1 if self._trimmed else _HOLES)) + sum(self._mapped.values())
+
+    @property
+    def spare(self) -> int:
+        """What is resident and free, in pieces of any size."""
+        return 0 if self._trimmed else sum(self._starts.values()) + self._highest - min(self._highest, self._top)
 
     def trim(self) -> None:
         """Give back every free page, as malloc_trim does."""
         self._highest = self._end = self._top
-        self._absent = self._highest - int(sum(self._used.values()) / _HOLES)
+        self._absent = sorted((start, start + size) for start, size in self._starts.items())
         self._trimmed = True
 
     def allocate(self, size: int, *, aligned: bool = False) -> int:
@@ -66,8 +75,12 @@ class Heap:
         address = self._place(size, aligned, _ANY)
         if address < 0:
             self._mapped[address] = _pages(size + _HEADER)
-        elif self._trimmed and address < self._highest:
-            self._absent -= size
+        else:
+            self._write(address, address + size)
+            if aligned and self.fragments and address + self._used[address] == self._top:
+                self.fragments -= 1
+                self._used[self._top] = _ALIGNED
+                self._top += _ALIGNED
         self._highest = max(self._highest, self._top)
         self.peak = max(self.peak, self.resident)
         return address
@@ -80,9 +93,13 @@ class Heap:
             return address, False
         resident = address + size <= self._highest and not self._trimmed
         if address + size > self._highest:
-            self._absent += self._top - self._highest
+            self._absent.append((self._highest, self._top))
             self._highest = self._top
         return address, resident
+
+    def _write(self, start: int, end: int) -> None:
+        parts = ((low, min(high, start), max(low, end), high) for low, high in self._absent)
+        self._absent = [rest for a, b, c, d in parts for rest in ((a, b), (c, d)) if rest[0] < rest[1]]
 
     def _place(self, size: int, aligned: bool, largest_hole: int) -> int:
         need = max(_SMALLEST, -(-(size + 8) // 16) * 16)
@@ -127,6 +144,7 @@ class Heap:
         if freed >= _LOOKS_AT_TOP and self._end - self._top >= trimmed_at:
             self._end = _pages(self._top + _PAD)
             self._highest = min(self._highest, self._end)
+            self._write(self._highest, _ANY)
 
     def _unlist(self, address: int) -> int:
         size = self._starts.pop(address)

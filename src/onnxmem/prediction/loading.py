@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from math import prod
+from math import log, prod
 
 from onnx import GraphProto
 
@@ -22,6 +22,7 @@ from onnxmem.model.graph import Graph, Node
 from onnxmem.model.load import subgraphs_of
 from onnxmem.model.model import Model
 from onnxmem.model.weights import Weight, is_constant, read_weights
+from onnxmem.prediction.calibration import FAULT_AROUND
 from onnxmem.prediction.heap import Heap
 
 INLINE = ("stock", "tuned", "planned")
@@ -51,7 +52,6 @@ _PACKED = {
 }
 """Operators whose kernels pack weights, and which of their inputs those are."""
 _PACKED_COLUMNS = 16
-_FAULT_AROUND = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,12 +178,12 @@ def load_external(weights: Weights, heap: Heap, mode: str) -> int:
     return most
 
 
-def mapped_bytes(weights: Weights, graph: Graph, mode: str) -> int:
-    """The pages of weight files that runs read."""
+def mapped_bytes(weights: Weights, graph: Graph, mode: str, around: int = FAULT_AROUND) -> int:
+    """The pages of weight files that runs read; a touch of one maps up to `around`."""
     rows = _rows_read(graph)
     packed = {} if mode == "mapped" else weights.packed
     sizes = {weight.name: weight.size or 0 for weight in weights.run if weight.name not in packed}
-    unpacked = sum(_windows(size, rows[name]) if name in rows else size for name, size in sizes.items())
+    unpacked = sum(_windows(size, rows[name], around) if name in rows else size for name, size in sizes.items())
     return unpacked + (sum(packed.values()) if mode == "prepacked" else 0)
 
 
@@ -202,10 +202,14 @@ def _rows_read(graph: Graph) -> dict[str, int]:
     return {name: count for name, count in rows.items() if name not in whole}
 
 
-def _windows(size: int, rows: int) -> int:
-    """What so many rows anywhere in a mapped weight bring in: a fault maps the pages around it, too."""
-    windows = max(1, size // _FAULT_AROUND)
-    return min(size, round(windows * (1 - (1 - 1 / windows) ** rows)) * _FAULT_AROUND)
+def _windows(size: int, rows: int, around: int) -> int:
+    """What so many rows anywhere in a mapped weight bring in: a touch maps the pages around it, too.
+
+    How many depends on how the file was written or read: pieces of all sizes up to the largest, so the mean counts.
+    """
+    window = round((around - FAULT_AROUND) / log(around / FAULT_AROUND)) if around > FAULT_AROUND else FAULT_AROUND
+    windows = max(1, size // window)
+    return min(size, round(windows * (1 - (1 - 1 / windows) ** rows)) * window)
 
 
 def packed_weights(graph: Graph) -> dict[str, int]:

@@ -29,6 +29,8 @@ MODES = ("stock", "tuned", "external", "mapped", "prepacked", "planned")
 """Those that are predicted; .ort files are not."""
 _STEADY = 3
 """Later runs until the arena has its final size."""
+_CACHED = 7
+"""Pieces of a size that the C library keeps at hand for each thread."""
 _PLANNER = 700 << 10
 """What the planner takes in a process of its own."""
 _RECORDING = 300 << 10
@@ -186,27 +188,31 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
     """One mode of a model at given sizes."""
     base = environment.of(mode)
     heap, at_load = loaded(subject.weights, mode, subject.model.file_size)
-    mapped = 0 if mode in INLINE else mapped_bytes(subject.weights, subject.graph, mode)
+    mapped = 0 if mode in INLINE else mapped_bytes(subject.weights, subject.graph, mode, environment.around)
     if mode != "stock":
         heap.trim()
     kept = heap.resident
     in_arena = () if mode == "mapped" else packed_in_arena(subject.graph)
+    spare = heap.spare
     if mode == "planned":
-        arena, tables = planned_growth(subject.plain_runs), 0
+        runs = Growth(arena=(plan := planned_growth(subject.plain_runs)), written=plan)
         kept += _PLANNER
     else:
-        arena, tables = arena_growth(subject.runs_in(mode), heap, in_arena)
+        runs = arena_growth(subject.runs_in(mode), heap, in_arena)
     fixed = base.imported + base.loading + subject.input_bytes
     before_runs = fixed + kept
-    growth = arena + tables + mapped + base.running
+    certain = runs.beside + mapped + base.running
+    growth = certain + runs.arena
     return Forecast(
         mode=mode,
         load_peak=fixed + max(at_load, kept),
         loaded=before_runs,
         run_growth=growth,
+        least_growth=certain + min(runs.arena, max(0, runs.written - spare)),
+        most_growth=certain + runs.written,
         peak=max(fixed + at_load, before_runs + growth),
         shared=base.shared + base.loading + base.running + mapped,
-        parts=_parts(subject, base, mode, kept=kept, arena=arena + tables, mapped=mapped),
+        parts=_parts(subject, base, mode, kept=kept, arena=runs.arena + runs.beside, mapped=mapped),
     )
 
 
@@ -214,8 +220,23 @@ def _numbers(shape: Sequence[object]) -> tuple[int, ...]:
     return tuple(int(str(dim)) for dim in shape)
 
 
-def arena_growth(runs: Runs, heap: Heap, packed: Sequence[int] = ()) -> tuple[int, int]:
-    """What ONNX Runtime's arena writes to in all runs, and what its tables add to the heap."""
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What runs add, in bytes."""
+
+    arena: int
+    """Pages that they write to, without those that the heap had kept."""
+    written: int
+    """The same with those."""
+    beside: int = 0
+    """What tables, and kernels that go past the arena, add to the heap."""
+
+
+def arena_growth(runs: Runs, heap: Heap, packed: Sequence[int] = ()) -> Growth:
+    """What ONNX Runtime's arena and what lies beside it take in all runs.
+
+    In the last run all that the arena will ever hold is there already, whatever a kernel takes beside it.
+    """
 
     def take(size: int, table: int) -> tuple[int, bool]:
         address, resident = heap.reserve(size)
@@ -223,28 +244,40 @@ def arena_growth(runs: Runs, heap: Heap, packed: Sequence[int] = ()) -> tuple[in
         return (address if address >= 0 else address + (1 << 46)), resident
 
     before, arena = heap.resident, Arena(take)
+    heap.fragments = _CACHED
     for size in packed:
         arena.allocate(size)
     for requests in (runs.first, *[runs.later] * _STEADY):
-        for left in _play(requests, arena):
+        heap.peak = heap.resident
+        for left in _play(requests, arena, heap):
             arena.free(left)
-    return arena.resident, heap.resident - before
+    return Growth(arena=arena.resident, written=arena.written, beside=heap.peak - before)
 
 
 def planned_growth(runs: Runs) -> int:
-    """What a planned session takes to run: its plan with the outputs beside it, or writing the plan down, if more."""
-    return max(runs.first.peak, runs.first.inner_peak + runs.first.output_bytes) + _RECORDING
+    """What a planned session takes to run: its plan with the outputs beside it, or writing the plan down, if more.
+
+    What kernels take past any arena comes on top.
+    """
+    first = runs.first
+    return max(first.peak, first.inner_peak + first.output_bytes) + first.peak_of("reserved") + _RECORDING
 
 
-def _play(requests: Requests, arena: Arena) -> list[int | None]:
+def _play(requests: Requests, arena: Arena, heap: Heap) -> list[int | None]:
     """Make the calls; the addresses of what is left, which is the caller's."""
     at: dict[int, int | None] = {}
+    beside: dict[int, int] = {}
     for event in requests:
-        key = id(event.buffer)
-        if event.freed:
+        key, buffer = id(event.buffer), event.buffer
+        if buffer.kind == "reserved":
+            if event.freed:
+                heap.free(beside.pop(key))
+            else:
+                beside[key] = heap.allocate(buffer.size, aligned=True)
+        elif event.freed:
             arena.free(at.pop(key))
         else:
-            at[key] = arena.allocate(event.buffer.size)
+            at[key] = arena.allocate(buffer.size)
     return list(at.values())
 
 
@@ -265,7 +298,7 @@ def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int,
         "session": structures,
         "kept by the heap": max(0, kept - in_heap - structures),
         "activations": activations,
-        "scratch": max(0, plain.inner_peak - activations),
+        "scratch": max(0, plain.inner_peak - activations) + plain.peak_of("reserved"),
     }
     if mode == "stock":
         stock = subject.stock_runs

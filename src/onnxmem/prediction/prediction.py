@@ -73,7 +73,11 @@ class Forecast(Record):
     loaded: int = stored("loaded_bytes")
     """Resident before the first run."""
     run_growth: int = stored("run_growth_bytes")
-    """What runs add to it."""
+    """What runs add to it …"""
+    least_growth: int = stored("least_run_growth_bytes")
+    """… at least, if they find all that loading left free …"""
+    most_growth: int = stored("most_run_growth_bytes")
+    """… and at most, if nothing of it fits. What fits is not the same from process to process."""
     peak: int = stored("peak_bytes")
     """The most that is ever resident."""
     shared: int = stored("shared_bytes")

@@ -36,7 +36,7 @@ class Buffer:
     name: str
     size: int
     kind: str
-    """`activation`, `output`, `scratch` or `pattern`."""
+    """`activation`, `output`, `scratch`, `pattern`, or `reserved` for what is taken beside the arena."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Requests:
 
     @property
     def peak(self) -> int:
-        """The most bytes that are allocated at once."""
-        return _most(self.events)
+        """The most bytes that are allocated at once, without what lies beside the arena."""
+        return _most(event for event in self.events if event.buffer.kind != "reserved")
 
     def peak_of(self, kind: str) -> int:
         """The same of one kind of buffer."""
@@ -73,7 +73,7 @@ class Requests:
     @property
     def inner_peak(self) -> int:
         """The same without outputs."""
-        return _most(event for event in self.events if event.buffer.kind != "output")
+        return _most(event for event in self.events if event.buffer.kind not in ("output", "reserved"))
 
 
 def _most(events: Iterable[Event]) -> int:
@@ -150,6 +150,10 @@ class _Frame:
                 else:
                     live.buffer = taken
             events += _scratch(node, beside.steps[beside.before :], held)
+            if beside.reserved:
+                reserved = Buffer(f"{node.label} (scratch)", beside.reserved, "reserved")
+                held.append(reserved)
+                events.append(Event(reserved))
             events += self._inside(node)
             events += [Event(buffer, freed=True) for buffer in held if buffer is not None]
             for live in _ending(node, holding, step):

@@ -66,3 +66,39 @@ def test_live_blocks_never_overlap(seed: int) -> None:
         ends = sorted((address, address + size) for address, size in live.items())
         assert all(first[1] <= second[0] for first, second in itertools.pairwise(ends))
         assert heap.resident <= heap.peak
+
+
+def test_a_block_that_is_taken_again_after_trimming_is_resident_once() -> None:
+    heap = Heap()
+    hole, above = heap.allocate(300 * KIB), heap.allocate(300 * KIB)
+    heap.free(hole)
+    heap.trim()
+    trimmed = heap.resident
+    for _ in range(3):
+        heap.free(heap.allocate(200 * KIB))
+        assert trimmed + 200 * KIB <= heap.resident < trimmed + 201 * KIB
+    assert above > hole
+
+
+def test_where_an_aligned_block_lay_another_does_not_fit_while_fragments_are_kept() -> None:
+    def grown(fragments: int) -> int:
+        heap = Heap()
+        heap.allocate(100 * KIB)
+        heap.fragments, before = fragments, heap.resident
+        for _ in range(20):
+            heap.free(heap.allocate(200 * KIB, aligned=True))
+        return heap.peak - before
+
+    assert grown(0) < 300 * KIB
+    assert 4 * 200 * KIB <= grown(3) < 5 * 200 * KIB * 1.1
+
+
+def test_what_is_spare_is_free_and_resident() -> None:
+    heap = Heap()
+    below, above = heap.allocate(300 * KIB), heap.allocate(300 * KIB)
+    assert heap.spare == 0
+    heap.free(below)
+    assert 300 * KIB <= heap.spare < 301 * KIB
+    heap.trim()
+    assert heap.spare == 0
+    assert above > below

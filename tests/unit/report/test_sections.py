@@ -9,6 +9,7 @@ import pytest
 from onnxmem.measurement.parts import parts_of
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_text
+from onnxmem.report.sections.forecast import forecast_notes
 from tests.unit.report import samples
 
 
@@ -178,3 +179,12 @@ def test_without_a_budget_a_fitting_shows_what_sizes_take() -> None:
     assert any("time limit was over" in note for note in section.notes) and not section.alarm
     shown = render_text(make_report([document]), width=80)
     assert "152.0 MiB at 12" in shown and "none" not in shown
+
+
+def test_growth_that_depends_on_luck_is_said_with_its_range() -> None:
+    def notes(least: int) -> str:
+        row = {"mode": "stock", "run_growth_bytes": 20 << 20, "most_run_growth_bytes": 24 << 20}
+        return " ".join(forecast_notes({"processes": [row | {"least_run_growth_bytes": least << 20}]}))
+
+    assert "about 20.0 MiB, but anything from 2.0 MiB to 24.0 MiB" in notes(2)
+    assert "anything" not in notes(22)

@@ -20,7 +20,7 @@ pytest.importorskip("ortools")
 SMALL = {"cells": cells(1, 4, 3), "nas cell": nas_cells(1), "dag": random_dag(16, seed=2), "unet": unet(3)}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(workloads(most=7))
 def test_the_program_and_the_search_agree_on_the_best_order(workload: Workload) -> None:
     result = order_and_place(workload, place=False, workers=1)
@@ -29,7 +29,7 @@ def test_the_program_and_the_search_agree_on_the_best_order(workload: Workload) 
     assert obeys_glue(workload, result.order)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(workloads(most=6))
 def test_the_program_places_what_it_orders(workload: Workload) -> None:
     result = order_and_place(workload, workers=1)

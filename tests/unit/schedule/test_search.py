@@ -67,7 +67,7 @@ def least_peak(workload: Workload) -> int:
     return max(finish(frozenset()), live(frozenset()))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(workloads(most=7))
 def test_the_reference_agrees_with_all_orders(workload: Workload) -> None:
     peaks = [peak(workload, order) for order in islice(all_orders(workload), 6000)]
@@ -75,7 +75,7 @@ def test_the_reference_agrees_with_all_orders(workload: Workload) -> None:
         assert least_peak(workload) == min(peaks)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(workloads(most=10))
 def test_the_search_is_exact_on_small_graphs(workload: Workload) -> None:
     result = best_order(workload)
@@ -85,7 +85,7 @@ def test_the_search_is_exact_on_small_graphs(workload: Workload) -> None:
     assert obeys_glue(workload, result.order)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(workloads(most=9), st.integers(0, 40), st.integers(0, 3), st.booleans())
 def test_a_cap_is_met_or_proven_impossible(workload: Workload, cap: int, seed: int, backward: bool) -> None:
     if backward:
@@ -99,7 +99,7 @@ def test_a_cap_is_met_or_proven_impossible(workload: Workload, cap: int, seed: i
         assert cap < from_wide(next_cap) <= least
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(workloads(most=9))
 def test_native_counts_agree_with_python(workload: Workload) -> None:
     graph = native_graph(workload)

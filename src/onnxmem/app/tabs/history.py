@@ -13,7 +13,7 @@ from onnxmem.app.asking import last_asked, outcome
 from onnxmem.app.choice import Choice
 from onnxmem.app.jobs import Document, Job
 from onnxmem.app.settings import current
-from onnxmem.app.show import finished, show_error, show_section
+from onnxmem.app.show import show_section
 from onnxmem.app.workspace import Workspace
 from onnxmem.errors import OnnxmemError
 from onnxmem.history.figures import FIGURES
@@ -118,19 +118,21 @@ def _export(space: Workspace, documents: Sequence[Document]) -> None:
     """As a page that needs nothing else, which a child makes; and as JSON."""
     files = [_saved(space, document) for document in documents]
     page = space.folder / f"report-{'-'.join(file.stem for file in files)[:150]}.html"
+    job: Job | None = None
     asked = ("report", *map(str, files), "-o", str(page))
     with st.container(horizontal=True):
-        pressed = st.button("Make the HTML report", key="history report", icon=":material/description:")
+        # Its name says what is in it: once it is there, it is the right one.
+        if page.exists():
+            st.download_button("Download HTML", page.read_bytes(), "onnxmem.html", "text/html", key="history html",
+                               type="primary", icon=":material/download:", on_click="ignore")  # fmt: skip
+        else:
+            pressed = st.button("Make the HTML report", key="history report", icon=":material/description:")
+            job = last_asked(space, asked, asked if pressed else None)
         whole = json.dumps(documents[0], indent=1) if len(documents) == 1 else render_json(make_report(documents))
         st.download_button("Download JSON", whole, "onnxmem.json", "application/json", key="history json",
                            icon=":material/download:", on_click="ignore")  # fmt: skip
-        job = last_asked(space, asked, asked if pressed else None)
-        ready = job is not None and job.ended and page.exists()
-        if ready:
-            st.download_button("Download HTML", page.read_bytes(), "onnxmem.html", "text/html", key="history html",
-                               type="primary", icon=":material/download:", on_click="ignore")  # fmt: skip
-    if job is not None and not ready and finished(job, "history report", "Writing the report"):
-        show_error(job)
+    if not page.exists():
+        outcome(job, "history report", "Writing the report")
 
 
 def _saved(space: Workspace, document: Document) -> Path:

@@ -84,12 +84,13 @@ def _buttons(live: Live, choice: Choice) -> None:
 
 def _picture(live: Live) -> None:
     now = live.rss
-    columns = st.columns(3)
-    columns[0].metric("Resident now", "—" if now is None else format_bytes(now))
-    columns[1].metric("At most so far", format_bytes(live.highest) if live.highest else "—")
     doing = {"load": "loading", "run": "running", "trim": "trimming", "unload": "unloading"}
     state = doing.get(live.busy) or ("loaded" if live.loaded else "not loaded" if now is None else "unloaded")
-    columns[2].metric("The session is", state)
+    # Side by side on a telephone, too: then the line is still in sight.
+    with st.container(horizontal=True, gap="large"):
+        st.metric("Resident now", "—" if now is None else format_bytes(now), width="content")
+        st.metric("At most so far", format_bytes(live.highest) if live.highest else "—", width="content")
+        st.metric("The session is", state, width="content")
     document = live.document()
     if document["timeline"]:
         done = ", ".join(phase["name"] for phase in document["phases"])

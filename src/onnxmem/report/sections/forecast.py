@@ -18,6 +18,7 @@ _MODES: Columns = (
     ("peak", "peak_bytes", size),
     (f"{_WORKERS} workers", "total_pss_bytes", lambda row, key: size(row[key], _WORKERS)),
 )
+_WORTH_SAYING = 4 << 20
 # The parts of a forecast as those of a measured peak, so that both are drawn alike.
 _DRAWN_AS = {
     **dict.fromkeys(("interpreter", "inputs", "session", "kept by the heap"), "heap"),
@@ -120,6 +121,21 @@ def forecast_notes(document: Document) -> list[str]:
         ),
         "A process is Python, NumPy and ONNX Runtime with this model; external, mapped and prepacked are packages made "
         "by onnxmem pack. Workers are counted by PSS, each shared page once.",
+        *_luck(document),
+    ]
+
+
+def _luck(document: Document) -> list[str]:
+    """What nobody can say for sure: which of the free pieces that loading leaves are large enough for runs."""
+    stock = forecast_of(document, "stock")
+    if stock is None or stock["most_run_growth_bytes"] - stock["least_run_growth_bytes"] < _WORTH_SAYING:
+        return []
+    least, said, most = (
+        format_bytes(int(stock[key])) for key in ("least_run_growth_bytes", "run_growth_bytes", "most_run_growth_bytes")
+    )
+    return [
+        f"In mode stock, runs will add about {said}, but anything from {least} to {most} is possible: they may find "
+        "room in what loading left free, and that differs from process to process."
     ]
 
 
