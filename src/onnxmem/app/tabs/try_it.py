@@ -97,8 +97,7 @@ def _take_upload(space: Workspace, own: dict[str, str]) -> None:
         path = uploads.keep(space, uploaded, limit)
         st.session_state["pictures"] = {path.name: str(path), **own}
     st.session_state["picture count"] = count + 1
-    del uploaded
-    uploads.give_back()
+    uploads.give_back(uploaded)
     st.rerun()
 
 
