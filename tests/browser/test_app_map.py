@@ -8,15 +8,30 @@ import pytest
 
 from tests.browser.conftest import WAIT, Dashboard
 
+MAP = '.st-key-map-frame [class*="st-key-chart-map"]'
 RECTANGLE = '.st-key-map-frame path[aria-roledescription="rect mark"]'
 SHADED = 0.5
 
 
+@pytest.fixture(scope="module")
+def opened(app: Dashboard) -> Any:
+    with app.tab("Map") as page:
+        page.locator(RECTANGLE).first.wait_for(timeout=WAIT)
+        yield page
+
+
 @pytest.fixture
-def page(app: Dashboard) -> Any:
-    with app.tab("Map") as opened:
-        opened.locator(RECTANGLE).first.wait_for(timeout=WAIT)
-        yield opened
+def page(opened: Any) -> Any:
+    """The same page for all, and for each as if nothing had been done in it."""
+    old = opened.locator(MAP).get_attribute("class")
+    opened.get_by_role("button", name="Show all").click()
+    opened.wait_for_function("""([map, old, rectangle]) => {
+        const drawn = [...document.querySelectorAll(rectangle)];
+        return document.querySelector(map)?.getAttribute('class') !== old && drawn.length
+          && drawn.every(e => Number(e.getAttribute('opacity') ?? 1) === 1);
+    }""", arg=[MAP, old, RECTANGLE], timeout=WAIT)  # fmt: skip
+    opened.get_by_text("Click a tensor to see").wait_for(timeout=WAIT)
+    return opened
 
 
 def opacities(page: Any) -> dict[str, float]:

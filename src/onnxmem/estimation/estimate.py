@@ -10,16 +10,7 @@ from typing import Any, ClassVar
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.errors import OnnxmemError
-from onnxmem.estimation.records import (
-    BufferRow,
-    ModelFacts,
-    OnModel,
-    Rated,
-    UnknownTensor,
-    listed_nodes,
-    placement_rows,
-    rating,
-)
+from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
 from onnxmem.model.dims import Expr
 from onnxmem.model.duplicates import Duplicates
 from onnxmem.model.graph import Graph
@@ -112,15 +103,12 @@ class Activations(Record):
     def of(cls, scheduled: Scheduled, plans: Sequence[Plan]) -> Activations:
         problem, timeline = scheduled.problem, scheduled.timeline
         step, _ = problem.peak_step
-        placement, note = placement_rows(smallest(plans), scheduled)
         return cls(
             count=len(problem),
             naive_bytes=problem.total,
             lower_bound_bytes=problem.lower_bound,
             strategies=tuple(StrategyRow(name=plan.strategy, **rating(plan)) for plan in plans),
-            placement=placement,
-            placement_note=note,
-            schedule=listed_nodes(scheduled),
+            **listing(smallest(plans), scheduled),
             peak=PeakStep(
                 step=step,
                 node=timeline.steps[step].label if timeline.steps else None,

@@ -12,16 +12,7 @@ import numpy as np
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import UsageError
-from onnxmem.estimation.records import (
-    BufferRow,
-    ModelFacts,
-    OnModel,
-    Rated,
-    UnknownTensor,
-    listed_nodes,
-    placement_rows,
-    rating,
-)
+from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
 from onnxmem.model.model import Model
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
@@ -97,7 +88,6 @@ class Planning(Rated, OnModel):
     @classmethod
     def of(cls, plan: Plan, scheduled: Scheduled | None = None, name: str = "") -> Planning:
         """The result of a plan; `name` is that of a problem without a model."""
-        placement, note = placement_rows(plan, scheduled)
         return cls(
             about=ModelFacts.of(scheduled) if scheduled else None,
             problem=name or None,
@@ -108,9 +98,7 @@ class Planning(Rated, OnModel):
             naive_bytes=plan.problem.total,
             alignment=plan.problem.alignment,
             capacity_bytes=plan.problem.capacity,
-            placement=placement,
-            placement_note=note,
-            schedule=listed_nodes(scheduled) if scheduled else None,
+            **listing(plan, scheduled),
             unknown=tuple(map(UnknownTensor.of, scheduled.timeline.unknown)) if scheduled else (),
         )
 

@@ -13,7 +13,7 @@ from onnxmem.placement.plan import Plan
 from onnxmem.result import Result, check_schema
 from onnxmem.schedule.scheduled import Scheduled
 from onnxmem.schedule.storages import Rules
-from onnxmem.schedule.timeline import Span, Step, Timeline
+from onnxmem.schedule.timeline import Span, Timeline
 from onnxmem.unknown import Unknown
 
 MOST_PLACED = 20_000
@@ -217,21 +217,20 @@ def rating(plan: Plan) -> dict[str, Any]:
     }
 
 
-def listed_nodes(scheduled: Scheduled) -> tuple[Step, ...] | None:
-    """The nodes in the order in which they run; None where buffers are not listed either."""
-    return scheduled.timeline.steps if len(scheduled.timeline.spans) <= MOST_PLACED else None
-
-
-def placement_rows(plan: Plan, scheduled: Scheduled | None) -> tuple[tuple[BufferRow, ...] | None, str | None]:
-    """Where every buffer lies; None and a note for huge problems, whose document nobody could open."""
+def listing(plan: Plan, scheduled: Scheduled | None) -> dict[str, Any]:
+    """Where every buffer lies, and the nodes in their order; a note instead for huge problems, whose document nobody
+    could open."""
     if len(plan.problem) > MOST_PLACED:
-        return None, f"more than {MOST_PLACED:,} buffers are not listed"
+        return {"placement": None, "placement_note": f"more than {MOST_PLACED:,} buffers are not listed"}
     offsets = plan.offsets.tolist()
     if scheduled is not None:
-        rows = zip(scheduled.timeline.spans, offsets, strict=True)
-        return tuple(BufferRow.of(span, scheduled.symbolic, offset) for span, offset in rows), None
+        timeline = scheduled.timeline
+        rows = zip(timeline.spans, offsets, strict=True)
+        placed = (BufferRow.of(span, scheduled.symbolic, offset) for span, offset in rows)
+        return {"placement": tuple(placed), "schedule": timeline.steps}
     pairs = zip(plan.problem, offsets, strict=True)
-    return tuple(BufferRow(name=b.id, size=b.size, lower=b.lower, upper=b.upper, offset=o) for b, o in pairs), None
+    plain = (BufferRow(name=b.id, size=b.size, lower=b.lower, upper=b.upper, offset=o) for b, o in pairs)
+    return {"placement": tuple(plain)}
 
 
 def plain_shape(shape: Iterable[Dim] | None) -> Shape:

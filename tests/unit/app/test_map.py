@@ -89,14 +89,14 @@ def test_the_peak_is_jumped_to_and_left_again() -> None:
     peak = page.session_state["map look"].window
     assert peak[0] <= page.session_state["map placed"].peak_step < peak[1]
     assert len(page.dataframe[0].value) < every and "from step" in written(page)
-    page.text_input(key="map-find").set_value("tensor_5").run()
+    page.text_input[0].set_value("tensor_5").run()
     page.button(key="map all").click().run()
-    assert page.text_input(key="map-find").value == "" and len(page.dataframe[0].value) == every
+    assert page.text_input[0].value == "" and len(page.dataframe[0].value) == every
 
 
 def test_what_is_looked_for_is_counted_and_filters_the_nodes() -> None:
     page = opened(document())
-    page.text_input(key="map-find").set_value("TENSOR_5").run()
+    page.text_input[0].set_value("TENSOR_5").run()
     # 5 and 50 to 59.
     assert "11 of 60 tensors found" in written(page)
     assert len(page.dataframe[0].value) <= 11
@@ -112,9 +112,14 @@ def test_what_the_browser_tells_is_taken_and_the_rest_stays() -> None:
         ({"chosen": [{"id": 2}]}, None, 2),
         ({"chosen": {}}, None, None),
     ):
-        st.session_state["told"] = {"selection": selection}
-        _heard(look, "told")
+        st.session_state[look.key] = {"selection": selection}
+        _heard(look, look.key)
         assert (look.window, look.chosen) == (window, chosen)
+    late = look.key
+    look.begin(None, None)
+    st.session_state[late] = {"selection": {"chosen": [{"id": 2}]}}
+    _heard(look, late)
+    assert look.chosen is None, "a map that was replaced has no say"
 
 
 def test_a_budget_becomes_a_line_of_what_it_leaves() -> None:

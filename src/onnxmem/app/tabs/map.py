@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import streamlit as st
@@ -23,11 +23,9 @@ from onnxmem.report.sections.plan import verdict
 from onnxmem.units import format_bytes, format_count
 
 _OWN = "as ONNX Runtime orders them"
-_FIND = "map-find"
-_MARGINS, _MARGIN = 195, 85
+_MARGINS, _MARGIN = 195, 65
 """What axes and notes beside the map take; on a phone there are no notes."""
 _PILLS = 16
-_BEGINNING = Live(search=f".st-key-{_FIND} input")
 _HEIGHT = 640
 _PHONE, _ROOMY = 600, 1080
 """So wide a page shows a tensor beside the map; others, below it."""
@@ -42,13 +40,26 @@ class Look:
     chosen: int | None = None
     map: int = 0
     """Counts the maps that the page has begun."""
-    begins: Live = _BEGINNING
+    begins: Live = field(default_factory=Live)
     """With which the present one began."""
+    fields: int = 0
+    """Counts the fields to search in. A map takes over what stands in its field, and only hears what is typed into it:
+    for an empty one there has to be a new field."""
+
+    @property
+    def key(self) -> str:
+        """That of the present map."""
+        return f"map {self.map}"
+
+    @property
+    def find(self) -> str:
+        """The key of the field."""
+        return f"map-find-{self.fields}"
 
     def begin(self, window: Window, chosen: int | None) -> None:
         """Let a new map begin with this."""
         self.window, self.chosen, self.map = window, chosen, self.map + 1
-        self.begins = replace(self.begins, window=window, chosen=chosen)
+        self.begins = Live(window=window, chosen=chosen)
 
 
 def show(space: Workspace, choice: Choice, estimate: Job) -> None:
@@ -97,7 +108,7 @@ def _explore(placed: Placed, look: Look, room: int | None) -> None:
     beside = page_width() >= _ROOMY
     drawn, told = st.columns([5, 2], gap="medium") if beside else (st.container(), st.container())
     spec = _spec(placed, look, room, page_width() * 5 // 7 if beside else page_width())
-    key = f"map {look.map}"
+    key = look.key
     # A new map takes its place: the page below must not jump meanwhile.
     st.html(f"<style>.st-key-map-frame {{ min-height: {_HEIGHT}px; }}</style>")
     with drawn.container(key="map-frame"):
@@ -111,7 +122,7 @@ def _controls(placed: Placed, look: Look) -> str:
     find, peak, whole = st.columns([4, 1.4, 1.2], vertical_alignment="bottom")
     with find:
         search: str = st.text_input(
-            "Find a tensor", key=_FIND, live=True, icon=":material/search:",
+            "Find a tensor", key=look.find, live=True, icon=":material/search:",
             placeholder="part of its name, or of the node that makes it",
         )  # fmt: skip
     peak.button("Jump to peak", key="map peak", icon=":material/vertical_align_top:", width="stretch",
@@ -124,17 +135,17 @@ def _controls(placed: Placed, look: Look) -> str:
 
 
 def _show_all(look: Look) -> None:
-    st.session_state[_FIND] = ""
+    look.fields += 1
     look.begin(None, None)
 
 
 def _spec(placed: Placed, look: Look, room: int | None, wide: int) -> dict[str, Any]:
     """The map as Vega-Lite. It is drawn once for a plan and a width: a click must not wait for that."""
     width = max(wide - (_MARGINS if wide > _PHONE else _MARGIN), 200)
-    key = (look.of, width, room)
+    key = (look.of, width, room, look.find)
     if st.session_state.get("map drawn", (None,))[0] != key:
         chart = replace(placed.chart, document={**placed.chart.document, "capacity_bytes": room})
-        drawn = draw(chart, width=width, live=look.begins, limit="the budget leaves")
+        drawn = draw(chart, width=width, live=Live(search=f".st-key-{look.find} input"), limit="the budget leaves")
         st.session_state["map drawn"] = (key, spec_of(drawn))
     spec: dict[str, Any] = st.session_state["map drawn"][1]
     return beginning_with(spec, look.begins)
@@ -142,6 +153,8 @@ def _spec(placed: Placed, look: Look, room: int | None, wide: int) -> dict[str, 
 
 def _heard(look: Look, key: str) -> None:
     """What the reader marked or clicked on the map; what is not mentioned is as it was."""
+    if key != look.key:
+        return  # on one that was already being replaced
     selection: Mapping[str, Any] = st.session_state[key]["selection"]
     if WINDOW in selection:
         steps = (selection[WINDOW] or {}).get("x")

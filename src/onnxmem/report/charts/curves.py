@@ -146,15 +146,18 @@ def share_chart(document: Document, *, width: int = 620) -> Picture:
     return canvas.finish(chart, head, sharing_summary(document))
 
 
-def fit_chart(document: Document, *, width: int = 620) -> Picture:
-    """How does each mode's memory grow with a dimension, and where does it meet the budget?"""
+def fit_chart(document: Document, *, width: int = 620, at: int | None = None) -> Picture:
+    """How does each mode's memory grow with a dimension, and where does it meet the budget?
+
+    `at`: the size that is looked at.
+    """
     canvas = Canvas.of(width, document["budget_bytes"], "budget")
     answer, what = document["answer"], "peak RSS" if document["workers"] == 1 else "total PSS"
     lines = {mode["mode"]: [(p["size"], p["bytes"]) for p in mode["points"]] for mode in answer["modes"]}
     unsure = {(m["mode"], p["size"]) for m in answer["modes"] for p in m["points"] if not p.get("exact", True)}
     across = shorten(printable(" = ".join(answer["axis"]["names"])), 60)
     head = f"{shorten(printable(document['model']), 60)}: {what} against {across}"
-    chart = _by_mode(canvas, lines, (across, f"predicted {what}"), lambda n: f"{across} {n:,}", unsure=unsure)
+    chart = _by_mode(canvas, lines, (across, f"predicted {what}"), lambda n: f"{across} {n:,}", unsure=unsure, at=at)
     note = "by prediction" + ("" if document["budget_bytes"] is None else ", without the margin")
     return canvas.finish(chart, head, [f"{note}; thin where it is not exact" if unsure else note])
 
@@ -166,11 +169,12 @@ def _by_mode(
     called: Callable[[int], str],
     values: list[int] | None = None,
     unsure: Collection[tuple[str, int]] = (),
+    at: int | None = None,
 ) -> Any:
     """One line for each mode, named at its end, and the limit if there is one.
 
     `axes` are their titles, `called` is how a place across is called, and `values` are the ticks below. A line is thin
-    and dotted next to modes' places that are `unsure`.
+    and dotted next to modes' places that are `unsure`. There is an upright line `at` a place.
     """
     alt, width = canvas.alt, canvas.width
     top = canvas.reach(max((value for points in lines.values() for _, value in points), default=1) * 1.05)
@@ -203,17 +207,19 @@ def _by_mode(
         .encode(**place, shape=alt.Shape("mode:N", scale=shapes, legend=None), description=alt.Description("hover:N")),
         *canvas.limit_line(top, _HIGH, across=False),
     ]
+    if at is not None:
+        layers.insert(0, canvas.rule([{"x": at}], LIGHT.muted, (3, 3), 1).encode(x=x))
     if unsure:
         thin = canvas.rows([row for row in drawn if not row["exact"]]).mark_line(strokeWidth=1.2, strokeDash=[2, 3])
         layers.append(thin.encode(**place, detail="stretch:N"))
     # Each line's name and last value in the right margin, moved apart where lines end together, behind its marker.
     ends = sorted(((points[-1][1], mode) for mode, points in lines.items()), reverse=True)
     for (value, mode), height in zip(ends, spread([v / top * _HIGH for v, _ in ends], 16, _HIGH), strict=True):
-        at, shape = alt.YValue(_HIGH - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
+        beside, shape = alt.YValue(_HIGH - height), "triangle-right" if mode == FLOOR else SHAPES[modes.index(mode) % 6]
         key = canvas.rows([{}]).mark_point(shape=shape, color=colours[mode], aria=False, **dots)
         text = canvas.text([{}], align="left", baseline="middle", dx=24, fontSize=12)
-        layers.append(key.encode(x=alt.XValue(width + 16), y=at))
-        layers.append(text.encode(x=alt.XValue(width), y=at, text=alt.TextValue(f"{mode}  {format_bytes(value)}")))
+        layers.append(key.encode(x=alt.XValue(width + 16), y=beside))
+        layers.append(text.encode(x=alt.XValue(width), y=beside, text=alt.TextValue(f"{mode}  {format_bytes(value)}")))
     return alt.layer(*layers, width=width, height=_HIGH)
 
 
