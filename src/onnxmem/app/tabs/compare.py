@@ -33,9 +33,11 @@ def _ask(space: Workspace, choice: Choice) -> tuple[str, ...] | None:
     with st.form("compare", border=False):
         modes = st.multiselect(f"{escape(choice.name)} in these modes", MODES, default=["stock", "planned"],
                                key="compared modes")  # fmt: skip
-        models = st.multiselect("Other models that do the same job", others, key="compared models",
-                                placeholder="None", disabled=not others,
-                                help="Those that this dashboard knows: given, uploaded, from the zoo.")  # fmt: skip
+        models = []
+        if others:
+            models = st.multiselect("Other models that do the same job", others, key="compared models",
+                                    placeholder="None",
+                                    help="Those that this dashboard knows: given, uploaded, from the zoo.")  # fmt: skip
         torch = _ask_torch()
         left, right = st.columns(2)
         sizes = left.text_input("Input sizes", key="compared sizes", placeholder="128, 256",

@@ -145,7 +145,7 @@ def _saved(space: Workspace, document: Document) -> Path:
 
 
 def _history(space: Workspace, file: Path) -> None:
-    st.subheader("Over time", anchor=False)
+    st.header("Over time", anchor=False)
     labels = {figure.name: figure.label for figure in FIGURES}
     figure = st.selectbox("Figure", list(labels), key="history figure", format_func=labels.__getitem__)
     job = space.ask("history", str(file), "--figure", figure)

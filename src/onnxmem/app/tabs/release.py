@@ -23,9 +23,9 @@ _LIVE = "live session"
 
 def show(space: Workspace, choice: Choice, estimate: Job) -> None:
     """The ladder when it is asked for; below it a session to play with."""
-    st.subheader("Step by step", anchor=False)
+    st.header("Step by step", anchor=False)
     _ladder(space, choice)
-    st.subheader("Unload and watch", anchor=False)
+    st.header("Unload and watch", anchor=False)
     st.markdown(
         "Load the model in a process of its own, run it, and end that process: all it took is the system's again. "
         "This is what `onnxmem.IsolatedSession` does."
