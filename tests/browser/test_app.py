@@ -81,7 +81,9 @@ def test_a_model_that_is_none_is_a_sentence(app: Dashboard) -> None:
 def upload(page: Any, path: Path) -> None:
     if not page.get_by_test_id("stFileUploader").first.is_visible():
         page.get_by_text("Upload a model").click()
-    page.locator("input[type=file]").first.set_input_files(path)
+    # The field that took the last one goes away.
+    page.wait_for_function("document.querySelectorAll('input[type=file]').length === 1", timeout=WAIT)
+    page.locator("input[type=file]").set_input_files(path)
 
 
 def test_uploads_are_checked_kept_and_gone_with_the_tab(app: Dashboard, tmp_path: Path) -> None:

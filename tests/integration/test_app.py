@@ -118,7 +118,7 @@ def until(page: Any, text: str) -> str:
     while True:
         page.run()
         assert not page.exception, page.exception
-        said = " ".join(each.value for each in (*page.markdown, *page.error, *page.info))
+        said = " ".join(each.value for each in (*page.header, *page.markdown, *page.error, *page.info))
         if text in said:
             return said
         assert time.monotonic() < end, said

@@ -11,8 +11,9 @@ from onnxmem.app import sidebar
 from onnxmem.app.choice import Choice
 from onnxmem.app.headline import show_headline
 from onnxmem.app.jobs import Job
-from onnxmem.app.show import measure_page
+from onnxmem.app.show import is_dark, measure_page
 from onnxmem.app.workspace import Workspace, workspace
+from onnxmem.report.charts.theme import ON_LIGHT
 from onnxmem.report.render.to_markdown import escape
 
 TABS = {
@@ -32,8 +33,16 @@ _ICON = Path(__file__).with_name("icon.svg")
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] { padding-top: 2.5rem; padding-bottom: 2rem; max-width: 1500px; }
 [data-testid="stMetricValue"] { font-size: 1.6rem; }
+h1 { font-size: 2rem !important; overflow-wrap: anywhere; }
+h2 { font-size: 1.35rem !important; }
 @media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; } }
 [class*="st-key-chart-"] { overflow-x: auto; }
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p { color: inherit !important; opacity: 0.85; }
+</style>"""
+# White on the light blue of the dark theme could not be read.
+_DARK_STYLE = f"""<style>
+[data-testid="stMultiSelect"] [title], [data-testid="stMultiSelect"] [title] ~ *, [data-testid="stBaseButton-primary"] *
+{{ color: {ON_LIGHT} !important; }}
 </style>"""
 
 
@@ -41,6 +50,8 @@ def main() -> None:
     """Draw it, for the tab and the moment for which the server calls this."""
     st.set_page_config("onnxmem", page_icon=str(_ICON), layout="wide", initial_sidebar_state="auto")
     st.html(_STYLE)
+    if is_dark():
+        st.html(_DARK_STYLE)
     space = workspace()
     with st.sidebar:
         st.title("onnxmem", anchor=False)

@@ -18,11 +18,11 @@ from onnxmem.units import format_bytes, format_seconds
 
 def show_headline(space: Workspace, choice: Choice, estimate: Job) -> None:
     """Four figures and one command. While another size is estimated, the last figures stay, and say that."""
-    last = f"last estimate {choice.path}"
     if estimate.document is not None:
-        st.session_state[last] = estimate.document
+        st.session_state["last estimate"] = (choice.path, estimate.document)
+    path, last = st.session_state.get("last estimate", (None, {}))
     # Not after an error: figures beside it would be taken for its own.
-    document = estimate.document or ({} if estimate.ended else st.session_state.get(last, {}))
+    document = estimate.document or (last if path == choice.path and not estimate.ended else {})
     waiting = bool(document) and estimate.document is None
     stock, planned, own = (forecast_of(document, mode) for mode in ("stock", "planned", choice.mode))
     measured = measurement(space, choice)
@@ -48,7 +48,7 @@ def show_headline(space: Workspace, choice: Choice, estimate: Job) -> None:
     # Not every tab waits for it, and all of them stand below these figures.
     redraw_when_ended(estimate)
     if command := next_command(choice, [each for each in (measured, estimate.document) if each]):
-        st.code(command, language="bash", wrap_lines=True)
+        st.code(command, language=None, wrap_lines=True)
 
 
 def measurement(space: Workspace, choice: Choice, mode: str = "") -> Document | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 from onnxmem.app.settings import Settings, configure
 from onnxmem.errors import UsageError, check_extra
 from onnxmem.report.charts.theme import SIZES
+from onnxmem.session.trim import keep_little
 
 FIRST_PORT = 8501
 _TRIED = 20
@@ -26,7 +28,8 @@ _OPTIONS = {
     "runner.fastReruns": True,
     "server.fileWatcherType": "none",
     "server.headless": True,
-    "theme.primaryColor": SIZES[3],
+    "theme.light.primaryColor": SIZES[3],
+    "theme.dark.primaryColor": SIZES[1],
 }
 
 
@@ -42,6 +45,7 @@ def serve(
     Anywhere but on localhost, only those who know a token may look; it is part of the address.
     """
     check_extra("app")
+    keep_little()
     listening = _listen(address, port)
     local = address in (LOCALHOST, "127.0.0.1", "::1")
     token = "" if local else secrets.token_urlsafe(24)
@@ -118,6 +122,7 @@ def _listen(address: str, port: int | None) -> socket.socket:
         except OverflowError as error:
             raise UsageError(f"there is no port {number}", hint="ports are numbers up to 65535") from error
         except OSError as error:
-            reason = error.strerror or str(error)
+            # Python adds a sentence of its own to that of the system.
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     which = f"port {port}" if port is not None else f"any port from {tried[0]} to {tried[-1]}"
     raise UsageError(f"cannot listen at {which} of '{address}': {reason}", hint="choose another with --port N")

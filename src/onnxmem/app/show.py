@@ -57,7 +57,7 @@ def is_dark() -> bool:
 def show_section(section: Section, key: str, *, heading: bool = True, skip: Iterable[str] = ()) -> None:
     """All of a section, the answer first; `skip`: kinds of charts that are shown elsewhere."""
     if heading:
-        st.subheader(escape(section.heading), anchor=False)
+        st.header(escape(section.heading), anchor=False)
     (st.error if section.alarm else st.markdown)(escape(section.summary))
     show_facts(section)
     show_actions(section.actions)
@@ -83,7 +83,7 @@ def show_actions(actions: Iterable[Action]) -> None:
         saving = f": saves {action.saving}" if action.saving else ""
         st.markdown(f"**{escape(action.text + saving)}**")
         if action.command:
-            st.code(action.command, language="bash", wrap_lines=True)
+            st.code(action.command, language=None, wrap_lines=True)
 
 
 def show_chart(chart: Chart, key: str, *, title: bool = True, **more: Any) -> Any:

@@ -16,6 +16,8 @@ from onnxmem.units import format_bytes, parse_bytes
 
 _FIRST = "unet"
 _ZOO = "zoo: "
+# So many uploads of a tab stay.
+_KEPT = 8
 
 
 def choose_model(space: Workspace) -> Path | None:
@@ -26,7 +28,10 @@ def choose_model(space: Workspace) -> Path | None:
     given = _given()
     names = [*given, *(f"{_ZOO}{name}" for name in MODELS)]
     first = 0 if given else names.index(f"{_ZOO}{_FIRST}")
-    chosen = st.selectbox("Model", names, index=first, key="model", format_func=lambda name: _label(name, given))
+    # Another field after each upload, which begins with it: to set the value of one that is there would be a race with
+    # what the browser still believes.
+    key = f"model {len(st.session_state['uploads'])}"
+    chosen = st.selectbox("Model", names, index=first, key=key, format_func=lambda name: _label(name, given))
     if chosen in given:
         return given[chosen]
     return _from_zoo(space, chosen.removeprefix(_ZOO))
@@ -41,7 +46,8 @@ def known_models(space: Workspace) -> dict[str, Path]:
 
 def _given() -> dict[str, Path]:
     own: list[Path] = st.session_state.setdefault("uploads", [])
-    return {str(path): path for path in (*own, *current().models)}
+    kept = [path for path in reversed(own) if path.exists()]
+    return {str(path): path for path in (*kept, *current().models)}
 
 
 def _label(name: str, given: dict[str, Path]) -> str:
@@ -67,13 +73,13 @@ def _take_uploads(space: Workspace) -> None:
     try:
         with st.spinner("Checking the file"):
             path = uploads.keep(space, uploaded, limit)
-        st.session_state["uploads"] = [*st.session_state.get("uploads", []), path]
-        st.session_state["model"] = str(path)
+        own = st.session_state["uploads"] = [*st.session_state.get("uploads", []), path]
+        for old in own[:-_KEPT]:
+            old.unlink(missing_ok=True)
     except OnnxmemError as error:
         st.session_state["upload error"] = escape(f"{error}.") + (f"\n\n{escape(error.hint)}" if error.hint else "")
     st.session_state["upload count"] = count + 1
-    del uploaded
-    uploads.give_back()
+    uploads.give_back(uploaded)
     st.rerun()
 
 

@@ -53,8 +53,16 @@ def keep(space: Workspace, uploaded: Any, limit: int) -> Path:
     return path
 
 
-def give_back() -> None:
-    """The server lets go of what an upload took."""
+def give_back(uploaded: Any) -> None:
+    """The server lets go of its own copy, which it would keep as long as the tab is open."""
+    from streamlit import runtime  # noqa: PLC0415
+    from streamlit.runtime.scriptrunner import get_script_run_ctx  # noqa: PLC0415
+
+    context = get_script_run_ctx()
+    if context is not None and runtime.exists():
+        manager: Any = runtime.get_instance().uploaded_file_mgr
+        manager.remove_file(context.session_id, uploaded.file_id)
+    uploaded.close()
     trim()
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from onnxmem.app.jobs import Document, Job
 from onnxmem.folders import temporary_folder
+from onnxmem.session.trim import trim
 
 _INTERVAL = 0.5
 # A browser that loses its connection for a moment comes back with the same session.
 _PATIENCE = 3.0
-# Whoever drags a slider leaves a result at every stop: the last ones are enough.
-_KEPT = 60
+# Results that stay. Whoever drags a slider leaves an estimate at every stop, which is made anew in a moment.
+_KEPT, _ESTIMATES_KEPT = 60, 6
 _ESTIMATES = ("estimate", "plan", "fit")
 
 
@@ -45,9 +46,14 @@ class Workspace:
                         other.cancel()
                         del self._jobs[old]
             job = self._jobs[key] = Job(words, lambda: self.open)
-            for old in [k for k, each in self._jobs.items() if each.ended][:-_KEPT]:
-                del self._jobs[old]
+            self._forget_old()
         return job
+
+    def _forget_old(self) -> None:
+        ended = [key for key, each in self._jobs.items() if each.ended]
+        quick = [key for key in ended if key[0] in _ESTIMATES]
+        for key in {*quick[:-_ESTIMATES_KEPT], *ended[:-_KEPT]}:
+            del self._jobs[key]
 
     def forget(self, *words: str) -> None:
         """The next who asks gets a new job."""
@@ -134,6 +140,8 @@ class _Sweeper:
                     del self._gone_since[session]
             for space in gone:
                 space.close()
+            if gone:
+                trim()
 
 
 def _is_open(session: str) -> bool:

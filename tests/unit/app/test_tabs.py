@@ -138,7 +138,7 @@ def test_two_measurements_stand_side_by_side(space: Workspace, choice: Choice) -
         space._jobs[("measure", mode)] = ended(samples.measure(mode, run), "measure", mode)
     page = opened("history", space, choice).run()
     assert not page.exception
-    assert page.subheader[0].value == "At a glance"
+    assert page.header[0].value == "At a glance"
     assert "Peak memory: 80.0 MiB planned, 120.0 MiB stock" in text_of(page)
     assert len(page.multiselect[0].value) == 2
 

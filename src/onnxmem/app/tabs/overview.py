@@ -27,7 +27,7 @@ def show(space: Workspace, choice: Choice, estimate: Job) -> None:
         if chart.kind == "peak parts":
             show_chart(with_budget(chart, choice.budget), f"overview {number}")
     measured = measurement(space, choice)
-    st.markdown("#### Do this next")
+    st.header("Do this next", anchor=False)
     if measured:
         show_actions(section(measured).actions)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from onnxmem.app.asking import last_asked, outcome
@@ -44,7 +46,10 @@ def _ladder(space: Workspace, choice: Choice) -> None:
             st.rerun()
     document = outcome(job, "release", f"Releasing {choice.name}, {choice.mode}")
     if document is not None:
-        show_section(section(document), "release", heading=False)
+        found = section(document)
+        # Folded away, so that the session below is not far.
+        tables = tuple(replace(table, folded=True) for table in found.tables)
+        show_section(replace(found, tables=tables), "release", heading=False)
 
 
 def _live(space: Workspace, choice: Choice) -> None:

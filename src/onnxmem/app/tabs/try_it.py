@@ -24,7 +24,8 @@ from onnxmem.units import format_bytes, format_seconds
 
 _LARGEST = 20 * 2**20
 _PLACE = ("try it",)
-_RUNS, _REPEAT = "3", "1"
+# Once, and again where that decides nothing.
+_RUNS, _ONCE = "3", "1"
 
 
 def show(space: Workspace, choice: Choice, estimate: Job) -> None:
@@ -55,6 +56,7 @@ def show(space: Workspace, choice: Choice, estimate: Job) -> None:
     with pictures:
         _pictures(done, document)
     if document is not None:
+        st.caption("One process or two each: small differences are noise.")
         found = section(document)
         show_section(replace(found, facts=()), "try it", heading=False)
 
@@ -95,8 +97,7 @@ def _take_upload(space: Workspace, own: dict[str, str]) -> None:
         path = uploads.keep(space, uploaded, limit)
         st.session_state["pictures"] = {path.name: str(path), **own}
     st.session_state["picture count"] = count + 1
-    del uploaded
-    uploads.give_back()
+    uploads.give_back(uploaded)
     st.rerun()
 
 
@@ -119,7 +120,7 @@ def _comparison(task: Task, done: Enhanced) -> tuple[str, ...]:
     modes = [mode for mode in task.runners if mode != PYTORCH]
     candidates = [task.model if mode == "stock" else f"{task.model}+{mode}" for mode in modes]
     torch = (FACTORY, "--weights", done.weights) if done.weights else ()
-    return ("compare", *candidates, *torch, "--inputs", done.feeds, "--runs", _RUNS, "--repeat", _REPEAT,
+    return ("compare", *candidates, *torch, "--inputs", done.feeds, "--runs", _RUNS, "--repeat", _ONCE,
             "--no-advice")  # fmt: skip
 
 
