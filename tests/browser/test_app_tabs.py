@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from PIL import Image
 
+from onnxmem import zoo
 from tests.browser.conftest import WAIT, Dashboard, serving
 from tests.unit.report import samples
 
@@ -102,6 +104,8 @@ def test_earlier_results_side_by_side_and_as_a_page(browser: Any, tmp_path: Path
     pytest.importorskip("streamlit", reason="the package streamlit is not installed")
     for mode, run in (("stock", 60 << 20), ("planned", 20 << 20)):
         (tmp_path / f"{mode}.json").write_text(json.dumps(samples.measure(mode, run)))
+    # A small model of its own: it would be a large one of the zoo.
+    onnx.save(zoo.build("matmul", layers=2, width=16), tmp_path / "model.onnx")
     with serving(browser, str(tmp_path)) as app, app.tab("History") as page:
         page.get_by_text("Peak memory: 80.0 MiB planned, 120.0 MiB stock").wait_for(timeout=WAIT)
         press(page, "Make the HTML report")

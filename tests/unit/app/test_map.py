@@ -11,7 +11,7 @@ from tests.unit.report import samples
 st = pytest.importorskip("streamlit", reason="the package streamlit is not installed")
 from streamlit.testing.v1 import AppTest  # noqa: E402
 
-from onnxmem.app.tabs.map import Look, _heard  # noqa: E402
+from onnxmem.app.tabs.map import Look, _heard, _order_chart  # noqa: E402
 
 
 def script() -> None:
@@ -137,3 +137,16 @@ def test_without_buffers_the_page_says_why_there_is_no_map() -> None:
     estimate = document()
     estimate["activations"] |= {"placement": None, "placement_note": "more than 20,000 buffers are not listed"}
     assert "more than 20,000 buffers are not listed" in written(opened(estimate))
+
+
+def test_an_order_is_optimal_only_if_no_other_order_takes_less() -> None:
+    own = {"optimal": True, "lower_bound_bytes": 8, "peak_bytes": 8}
+    best = {"optimal": True, "lower_bound_bytes": 6, "peak_bytes": 6}
+    chart = _order_chart({"file": own, "best": best | {"order_search": {"optimal": True, "proven_bound_bytes": 6}}})
+    assert [row["optimal"] for row in chart.document["strategies"]] == [False, True]
+    assert chart.document["lower_bound_bytes"] == 6
+    # Nothing is proven about all orders before they were searched, or if the search gave up.
+    assert not any(row["optimal"] for row in _order_chart({"file": own}).document["strategies"])
+    unsure = _order_chart({"file": own, "best": best | {"order_search": {"optimal": False, "proven_bound_bytes": 5}}})
+    assert unsure.document["lower_bound_bytes"] == 5
+    assert not any(row["optimal"] for row in unsure.document["strategies"])

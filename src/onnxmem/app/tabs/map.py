@@ -323,21 +323,17 @@ def _compared_orders(space: Workspace, choice: Choice) -> dict[str, Document]:
 
 
 def _order_chart(plans: Mapping[str, Document]) -> Chart:
-    """The bars of the strategies, of orders: below the smallest bound of them all is nothing."""
-    rows = [{"name": order, **{key: plan[key] for key in ("peak_bytes", "optimal")}} for order, plan in plans.items()]
-    bound = min(_bound(plan) for plan in plans.values())
+    """The bars of the strategies, of orders. Optimal is what no order can do better, not only its own."""
+    search = plans.get("best", {}).get("order_search")
+    proven = plans["best"]["peak_bytes"] if search and search["optimal"] and plans["best"]["optimal"] else None
+    least = min(plan["lower_bound_bytes"] for plan in plans.values())
+    bound = proven or (search or {}).get("proven_bound_bytes") or least
+    rows = [{"name": order, "peak_bytes": plan["peak_bytes"], "optimal": plan["peak_bytes"] == proven}
+            for order, plan in plans.items()]  # fmt: skip
     listed = ", ".join(f"{row['name']} {format_bytes(row['peak_bytes'])}" for row in rows)
-    alt = f"One bar per order of the nodes: {listed}. No order takes less than {format_bytes(bound)}."
-    return Chart(
-        "strategies", "Activations by order of the nodes", alt, {"strategies": rows, "lower_bound_bytes": bound}
-    )
-
-
-def _bound(plan: Document) -> int:
-    """What is proven: about all orders where they were searched, and about its own otherwise."""
-    search = plan.get("order_search")
-    bound: int = search["proven_bound_bytes"] if search else plan["proven_bound_bytes"]
-    return bound
+    alt = f"One bar per order of the nodes: {listed}. The lower bound is {format_bytes(bound)}."
+    document = {"strategies": rows, "lower_bound_bytes": bound}
+    return Chart("strategies", "Activations by order of the nodes", alt, document)
 
 
 def _verdict(plans: Mapping[str, Document], estimate: Document) -> str:

@@ -55,7 +55,7 @@ def show(space: Workspace, choice: Choice, estimate: Job) -> None:
         return
     if job.document is None:
         show_error(job)
-        space.forget(*words)
+        st.button("Try again", key="what if again", on_click=lambda: space.forget(*words))
         return
     curves = job.document
     if choice.budget is None:
