@@ -46,7 +46,8 @@ h2 { font-size: 1.35rem !important; }
 </style>"""
 # White on the light blue of the dark theme could not be read.
 _DARK_STYLE = f"""<style>
-[data-testid="stMultiSelect"] [title], [data-testid="stMultiSelect"] [title] ~ *, [data-testid^="stBaseButton-primary"] *
+[data-testid^="stBaseButton-primary"] *, [data-testid="stMultiSelect"] span[title],
+[data-testid="stMultiSelect"] span[title] ~ :not(input, :has(input))
 {{ color: {ON_LIGHT} !important; }}
 </style>"""
 
