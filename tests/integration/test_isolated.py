@@ -381,29 +381,3 @@ def test_the_parent_needs_no_onnxruntime(model: Path) -> None:
     with python(code, model) as parent:
         out, errors = parent.communicate(timeout=60)
     assert (out.strip(), errors) == ("[]", "")
-
-
-def test_it_can_be_watched_from_its_start_and_trimmed(model: Path) -> None:
-    told: list[tuple[int, bool]] = []
-    with IsolatedSession(model, on_start=lambda pid: told.append((pid, alive(pid)))) as session:
-        assert told == [(session.pid, True)]
-        session.run(None, {"x": X})
-        session.trim()
-        # The control channel is as it was: another lane can be opened.
-        results: list[Any] = []
-        threads = [threading.Thread(target=lambda: results.append(session.run(None, {"x": X}))) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(results) == 2
-    with pytest.raises(SessionClosed):
-        session.trim()
-
-
-def test_a_child_that_dies_is_lost_to_trim_as_well(session: IsolatedSession) -> None:
-    assert session.pid is not None
-    os.kill(session.pid, signal.SIGKILL)
-    with pytest.raises(SessionLost):
-        session.trim()
-    session.trim()

@@ -40,8 +40,9 @@ def choose_model(space: Workspace) -> Path | None:
 def known_models(space: Workspace) -> dict[str, Path]:
     """All that can be chosen without making it first, by the names they are shown under."""
     given = _given()
-    made = [path for name, job in space.made.items() if job.ended and (path := space.folder / f"{name}.onnx").exists()]
-    return {**{_label(name, given): path for name, path in given.items()}, **{f"{_ZOO}{p.stem}": p for p in made}}
+    made = {job.words[1]: Path(job.words[3]) for job in space.jobs("zoo") if job.ended}
+    shown = {f"{_ZOO}{name}": path for name, path in made.items() if path.exists()}
+    return {**{_label(name, given): path for name, path in given.items()}, **shown}
 
 
 def _given() -> dict[str, Path]:
@@ -87,9 +88,7 @@ def _from_zoo(space: Workspace, name: str) -> Path | None:
     from onnxmem.app.show import finished, show_error  # noqa: PLC0415
 
     path = space.folder / f"{name}.onnx"
-    job = space.made.get(name)
-    if job is None:
-        job = space.made[name] = space.ask("zoo", name, "-o", str(path))
+    job = space.ask("zoo", name, "-o", str(path))
     if not finished(job, f"zoo {name}", f"Building {name}"):
         return None
     if not path.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ _PATIENCE = 3.0
 # Results that stay. Whoever drags a slider leaves an estimate at every stop, which is made anew in a moment.
 _KEPT, _ESTIMATES_KEPT = 60, 6
 _ESTIMATES = ("estimate", "plan", "fit")
+# What comes after these is written.
+_WRITES = ("-o", "--output", "--html")
 
 
 class Workspace:
@@ -30,8 +33,6 @@ class Workspace:
         self.open = True
         self.others: dict[str, Any] = {}
         """What tabs keep that must be closed: by name, each with a `close`."""
-        self.made: dict[str, Job] = {}
-        """The jobs that have made models of the zoo, by name."""
         self._jobs: dict[tuple[str, ...], Job] = {}
 
     def ask(self, *words: str) -> Job:
@@ -88,11 +89,11 @@ class Workspace:
 
 
 def _state_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The size and time of the files among the words: another file of that name is another question."""
+    """The size and time of the files that are read: another file of that name is another question."""
     states = []
-    for word in words[1:]:
+    for before, word in pairwise(words):
         path = Path(word)
-        if not word.startswith("-") and path.exists():
+        if before not in _WRITES and not word.startswith("-") and path.exists():
             found = path.stat()
             states.append(f"{found.st_size}:{found.st_mtime_ns}")
     return tuple(states)
