@@ -44,7 +44,7 @@ def serving(model: Path) -> Iterator[str]:
 
 def overview(page: Page) -> None:
     """With a budget that one mode does not meet."""
-    page.get_by_role("textbox", name="Budget").fill("256MiB")
+    page.get_by_role("textbox", name="Budget").fill("128MiB")
     page.keyboard.press("Enter")
     page.get_by_text("fits", exact=True).first.wait_for(timeout=WAIT)
 
@@ -52,7 +52,7 @@ def overview(page: Page) -> None:
 def memory_map(page: Page) -> None:
     """As it opens."""
     page.get_by_role("tab", name="Map").click()
-    page.locator("[role=tabpanel] canvas").first.wait_for(timeout=WAIT)
+    page.locator("[role=tabpanel] .marks").first.wait_for(timeout=WAIT)
 
 
 def measure(page: Page) -> None:
@@ -60,12 +60,13 @@ def measure(page: Page) -> None:
     page.get_by_role("tab", name="Measure").click()
     page.get_by_role("button", name="Measure").click()
     page.get_by_text("What is resident").first.wait_for(timeout=WAIT)
+    page.get_by_text("At a glance").first.scroll_into_view_if_needed()
 
 
 def what_if(page: Page) -> None:
     """The curves."""
     page.get_by_role("tab", name="What if").click()
-    page.locator("[role=tabpanel] canvas").first.wait_for(timeout=WAIT)
+    page.locator("[role=tabpanel] .marks").first.wait_for(timeout=WAIT)
 
 
 PICTURES: dict[str, tuple[Any, Any, Any]] = {

@@ -35,11 +35,24 @@ def browser() -> Iterator[Any]:
         running.close()
 
 
+def settled(page: Any) -> None:
+    """The server has drawn all it was asked for, and the page has not moved for a moment: what is there stays."""
+    page.wait_for_function("""() => {
+        const idle = document.querySelector('[data-test-script-state="notRunning"]');
+        const shape = document.documentElement.scrollHeight + ':' + document.querySelectorAll('*').length;
+        const moved = !idle || window.lastShape !== shape;
+        window.lastShape = shape;
+        window.lastMoved = moved ? performance.now() : window.lastMoved;
+        return performance.now() - window.lastMoved > 600;
+    }""", polling=100, timeout=WAIT)  # fmt: skip
+
+
 class Dashboard:
     """A dashboard that runs, and tabs of a browser that look at it."""
 
     def __init__(self, server: subprocess.Popen[str], url: str, browser: Any) -> None:
         self.server, self.url, self.browser = server, url, browser
+        self._contexts: dict[str, Any] = {}
 
     def children(self) -> list[psutil.Process]:
         """The processes of verbs that are at work, and theirs."""
@@ -48,8 +61,11 @@ class Dashboard:
     @contextmanager
     def tab(self, tab: str = "", **context: Any) -> Iterator[Any]:
         """A page of its own, once the model is chosen and estimated; nothing may go wrong in it unseen."""
-        made = self.browser.new_context(viewport={"width": 1280, "height": 1000}, **context)
-        page = made.new_page()
+        # Tabs share what the browser has fetched and compiled, and nothing else.
+        if str(context) not in self._contexts:
+            made = self.browser.new_context(viewport={"width": 1280, "height": 1000}, **context)
+            self._contexts[str(context)] = made
+        page = self._contexts[str(context)].new_page()
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(self.url)
@@ -57,7 +73,7 @@ class Dashboard:
         if tab:
             page.get_by_role("tab", name=tab).click()
         yield page
-        made.close()
+        page.close()
         assert errors == []
 
 

@@ -44,36 +44,30 @@ def estimated(page: Any) -> None:
     page.get_by_text("Do this next").wait_for(timeout=WAIT)
 
 
-def test_the_first_page_answers_what_the_model_takes(app: Dashboard) -> None:
+def test_the_first_page_answers_and_goes_on_after_mistakes(app: Dashboard) -> None:
     with app.tab() as page:
         estimated(page)
         assert re.fullmatch(r"[\d.]+ MiB", page.get_by_test_id("stMetricValue").first.inner_text())
-        assert page.get_by_text("What the process will be made of").is_visible()
-        assert page.locator("code", has_text="onnxmem measure").first.is_visible()
+        page.get_by_text("What the process will be made of").first.wait_for(timeout=WAIT)
+        page.locator("code", has_text="onnxmem measure").first.wait_for(timeout=WAIT)
         page.get_by_role("textbox", name="Budget").fill("10MiB")
         page.keyboard.press("Enter")
         page.get_by_text("does not fit").wait_for(timeout=WAIT)
         page.get_by_role("textbox", name="Budget").fill("lots")
         page.keyboard.press("Enter")
         page.get_by_text("'lots' is not a size").wait_for(timeout=WAIT)
-
-
-def test_a_slider_asks_again_at_another_size(app: Dashboard) -> None:
-    with app.tab() as page:
-        estimated(page)
-        before = page.get_by_test_id("stMetricValue").first.inner_text()
+        page.get_by_role("textbox", name="Budget").fill("")
+        page.keyboard.press("Enter")
+        # A slider asks again, at another size.
+        value = page.get_by_test_id("stMetricValue").first
+        before = value.inner_text()
         page.get_by_role("slider", name="batch").focus()
         page.keyboard.press("ArrowRight")
-        value = page.get_by_test_id("stMetricValue").first
         eventually(lambda: value.inner_text() != before)
-        assert page.locator("code", has_text="--dim").first.is_visible()
-
-
-def test_a_model_that_is_none_is_a_sentence(app: Dashboard) -> None:
-    with app.tab() as page:
+        page.locator("code", has_text="--dim").first.wait_for(timeout=WAIT)
+        # A model that is none is a sentence, and the page goes on.
         choose(page, "c.onnx")
         page.get_by_text("c.onnx' is not an ONNX model").first.wait_for(timeout=WAIT)
-        # And the page goes on.
         choose(page, "a.onnx")
         estimated(page)
 
@@ -109,7 +103,7 @@ def test_uploads_are_checked_kept_and_gone_with_the_tab(app: Dashboard, tmp_path
     eventually(lambda: not kept.parents[1].exists(), 30)
 
 
-def test_cancel_ends_the_work_and_the_page_goes_on(app: Dashboard) -> None:
+def test_cancel_ends_the_work_and_then_it_measures(app: Dashboard) -> None:
     with app.tab("Measure") as page:
         page.get_by_role("spinbutton", name="Steady runs").fill("1000")
         page.keyboard.press("Enter")
@@ -119,40 +113,9 @@ def test_cancel_ends_the_work_and_the_page_goes_on(app: Dashboard) -> None:
         page.get_by_role("button", name="Cancel").click()
         page.get_by_text("Cancelled: nothing is left running").wait_for(timeout=WAIT)
         eventually(lambda: not _alive(app), 30)
-        assert page.get_by_role("button", name="Measure").is_enabled()
-
-
-def _alive(app: Dashboard) -> list[psutil.Process]:
-    return [child for child in app.children() if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_a_closed_tab_ends_its_work_and_no_other(app: Dashboard) -> None:
-    with app.tab() as other:
-        estimated(other)
-        with app.tab("Measure") as page:
-            page.get_by_role("spinbutton", name="Steady runs").fill("1000")
-            page.keyboard.press("Enter")
-            page.get_by_role("button", name="Measure").click()
-            page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
-            eventually(lambda: _alive(app))
-        eventually(lambda: not _alive(app), 30)
-        # The other tab has its own model and budget, and lives.
-        other.get_by_role("textbox", name="Budget").fill("8GiB")
-        other.keyboard.press("Enter")
-        other.get_by_text("fits", exact=True).wait_for(timeout=WAIT)
-
-
-def test_two_tabs_look_at_different_models(app: Dashboard) -> None:
-    with app.tab() as one, app.tab() as other:
-        choose(other, "b.onnx")
-        other.get_by_role("heading", name="b.onnx").wait_for(timeout=WAIT)
-        estimated(other)
-        estimated(one)
-        assert one.get_by_role("heading", name="a.onnx").is_visible()
-
-
-def test_measuring_shows_both_modes_on_one_scale(app: Dashboard) -> None:
-    with app.tab("Measure") as page:
+        # And then it measures: both modes, on one scale.
+        page.get_by_role("spinbutton", name="Steady runs").fill("2")
+        page.keyboard.press("Enter")
         page.get_by_role("button", name="Measure").click()
         page.get_by_text("in mode planned, measured").first.wait_for(timeout=2 * WAIT)
         page.get_by_text("in mode stock, measured").first.wait_for(timeout=WAIT)
@@ -163,6 +126,29 @@ def test_measuring_shows_both_modes_on_one_scale(app: Dashboard) -> None:
         page.get_by_role("slider", name="At the end of phase").focus()
         page.keyboard.press("Home")
         eventually(lambda: bars.get_attribute("aria-label") != before)
+
+
+def _alive(app: Dashboard) -> list[psutil.Process]:
+    return [child for child in app.children() if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_two_tabs_do_not_disturb_each_other_and_a_closed_one_ends_its_work(app: Dashboard) -> None:
+    with app.tab() as other:
+        choose(other, "b.onnx")
+        other.get_by_role("heading", name="b.onnx").wait_for(timeout=WAIT)
+        estimated(other)
+        with app.tab("Measure") as page:
+            page.get_by_role("heading", name="a.onnx").wait_for(timeout=WAIT)
+            page.get_by_role("spinbutton", name="Steady runs").fill("1000")
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Measure").click()
+            page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
+            eventually(lambda: _alive(app))
+        eventually(lambda: not _alive(app), 30)
+        # The other tab has its own model and budget, and lives.
+        other.get_by_role("textbox", name="Budget").fill("8GiB")
+        other.keyboard.press("Enter")
+        other.get_by_text("fits", exact=True).wait_for(timeout=WAIT)
 
 
 def test_whoever_has_no_token_or_another_name_sees_nothing(browser: Any) -> None:
@@ -197,7 +183,9 @@ def test_everybody_can_read_and_use_it(app: Dashboard, scheme: str) -> None:
     with app.tab(color_scheme=scheme) as page:
         estimated(page)
         found = []
-        for tab in page.get_by_role("tab").all():
+        tabs = page.get_by_role("tab").all()
+        # The colours of the dark theme are the same in all.
+        for tab in tabs if scheme == "light" else tabs[:4:3]:
             tab.click()
             page.get_by_role("tabpanel").first.wait_for(timeout=WAIT)
             page.wait_for_timeout(700)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import WAIT, Dashboard
+from tests.browser.conftest import WAIT, Dashboard, settled
 
 MAP = '.st-key-map-frame [class*="st-key-chart-map"]'
 RECTANGLE = '.st-key-map-frame path[aria-roledescription="rect mark"]'
@@ -17,6 +17,7 @@ SHADED = 0.5
 def opened(app: Dashboard) -> Any:
     with app.tab("Map") as page:
         page.locator(RECTANGLE).first.wait_for(timeout=WAIT)
+        settled(page)
         yield page
 
 
@@ -31,6 +32,7 @@ def page(opened: Any) -> Any:
           && drawn.every(e => Number(e.getAttribute('opacity') ?? 1) === 1);
     }""", arg=[MAP, old, RECTANGLE], timeout=WAIT)  # fmt: skip
     opened.get_by_text("Click a tensor to see").wait_for(timeout=WAIT)
+    settled(opened)
     return opened
 
 
@@ -85,6 +87,8 @@ def test_a_click_tells_all_about_a_tensor_and_lights_up_its_relatives(page: Any)
     panel = page.locator(".st-key-map-tensor")
     panel.wait_for(timeout=WAIT)
     assert panel.get_by_role("heading", name=name).is_visible()
+    panel.get_by_text("Read by").first.wait_for(timeout=WAIT)
+    settled(page)
     told = panel.inner_text()
     assert "Made by" in told and "Read by" in told and "Steps alive" in told and "Offset" in told
     shown = opacities(page)

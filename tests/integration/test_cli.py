@@ -164,7 +164,7 @@ def test_a_reader_that_goes_away_is_no_error(unet: Path) -> None:
 
 VERBS = (
     *("demo", "estimate", "plan", "fit", "measure", "explain", "trace", "release", "compare"),
-    *("pack", "convert", "share", "check", "history", "report", "zoo"),
+    *("pack", "convert", "share", "check", "history", "report", "app", "zoo"),
 )
 
 

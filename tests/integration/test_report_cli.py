@@ -15,7 +15,7 @@ from onnxmem import zoo
 from onnxmem.cli import app, main
 
 # These write files; a page would say nothing about memory.
-WITHOUT_PAGE = {"convert", "pack", "zoo"}
+WITHOUT_PAGE = {"app", "convert", "pack", "zoo"}
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import streamlit as st
@@ -61,6 +62,6 @@ def measurement(space: Workspace, choice: Choice, mode: str = "") -> Document | 
 def next_command(choice: Choice, documents: Sequence[Document]) -> str:
     """The command that the last result recommends; that which checks the budget where there is one."""
     if choice.budget:
-        return f"onnxmem check {choice.name} --budget {format_bytes(choice.budget).replace(' ', '')}"
+        return shlex.join(["onnxmem", *choice.words("check", "--mode", choice.mode, "--budget", str(choice.budget))])
     actions = (action for document in documents for action in section(document).actions if action.command)
     return next((action.command for action in actions), "")

@@ -28,7 +28,7 @@ _CONTRAST = 1.3
 
 @network
 def enhancer(net: Net, *, levels: int = 3, channels: int = 24) -> None:
-    """Image enhancer, a U-Net with made-up weights; sides are multiples of 2^`levels`."""
+    """Image enhancer, a U-Net; sides are multiples of 8."""
     if channels < _PARTS:
         raise UsageError(f"'channels' must be at least {_PARTS}; it is {channels}")
     image = net.input("image", IMAGE)
