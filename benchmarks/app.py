@@ -27,7 +27,7 @@ from onnxmem import zoo
 from scripts.browser import find
 
 WAIT = 60_000
-UPLOADS, SLIDES = int(os.environ.get("UPLOADS", "100")), 12
+UPLOADS, SLIDES = int(os.environ.get("UPLOADS", "100")), 5
 MIB = 2**20
 
 
