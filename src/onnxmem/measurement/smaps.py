@@ -45,16 +45,18 @@ class Mapping:
 
 def classify(model_files: Iterable[Path | str] = (), pid: int | None = None) -> tuple[Kind, ...] | Unknown:
     """What does this process's memory (or that of `pid`) consist of? `model_files` are the model and its weights."""
-    try:
-        mappings = tuple(read_mappings(pid))
-    except OSError as error:
-        return Unknown(f"/proc/PID/smaps cannot be read: {error.strerror}")
     files = {str(Path(file).resolve()) for file in model_files}
     stacks = _stack_pointers(pid)
-    groups: dict[str, list[Mapping]] = {name: [] for name in KINDS}
-    for mapping in mappings:
-        groups[_kind(mapping, files, stacks)].append(mapping)
-    return tuple(_total(name, group) for name, group in groups.items())
+    totals = {name: [0] * 5 for name in KINDS}
+    try:
+        # One at a time: who reads its own memory must not find its own reading there.
+        for each in read_mappings(pid):
+            total = totals[_kind(each, files, stacks)]
+            for place, size in enumerate((1, each.end - each.start, each.rss, each.pss, each.anon)):
+                total[place] += size
+    except OSError as error:
+        return Unknown(f"/proc/PID/smaps cannot be read: {error.strerror}")
+    return tuple(Kind(name, *total) for name, total in totals.items())
 
 
 def read_mappings(pid: int | None = None) -> Iterator[Mapping]:
@@ -62,16 +64,17 @@ def read_mappings(pid: int | None = None) -> Iterator[Mapping]:
     header: re.Match[bytes] | None = None
     sizes = {b"Rss": 0, b"Pss": 0, b"Anonymous": 0}
     folder = probes.PROC / ("self" if pid is None else str(pid))
-    for line in (folder / "smaps").read_bytes().splitlines():
-        match = _HEADER.match(line)
-        if match:
-            if header:
-                yield _mapping(header, sizes)
-            header, sizes = match, dict.fromkeys(sizes, 0)
-            continue
-        name, _, amount = line.partition(b":")
-        if name in sizes:
-            sizes[name] = int(amount.removesuffix(b" kB")) * 1024
+    with (folder / "smaps").open("rb") as lines:
+        for line in lines:
+            match = _HEADER.match(line)
+            if match:
+                if header:
+                    yield _mapping(header, sizes)
+                header, sizes = match, dict.fromkeys(sizes, 0)
+                continue
+            name, _, amount = line.partition(b":")
+            if name in sizes:
+                sizes[name] = int(amount.removesuffix(b" kB\n")) * 1024
     if header:
         yield _mapping(header, sizes)
 
@@ -110,14 +113,3 @@ def _stack_pointers(pid: int | None) -> tuple[int, ...]:
     except OSError:
         return tuple(pointers)
     return tuple(pointers)
-
-
-def _total(name: str, group: list[Mapping]) -> Kind:
-    return Kind(
-        name,
-        len(group),
-        sum(mapping.end - mapping.start for mapping in group),
-        sum(mapping.rss for mapping in group),
-        sum(mapping.pss for mapping in group),
-        sum(mapping.anon for mapping in group),
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from onnxmem.checking.watching import Watch
@@ -25,5 +23,4 @@ def test_memory_that_stays_is_named_by_its_kind() -> None:
     with Watch() as watch:
         kept = np.ones(64 * MIB, np.uint8)
     assert kept[0] == 1 and 60 * MIB < watch.parts["arenas"] < 80 * MIB
-    # Not to the MiB: other threads of the tests may take some in between.
-    assert re.search(r"arenas [67]\d\.\d MiB", watch.excess(MIB))
+    assert "arenas 64." in watch.excess(MIB)
