@@ -87,7 +87,7 @@ def left(temporary: Path) -> list[Path]:
 
 
 def gone(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 10
     while any(probes.sample(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not any(probes.sample(pid) for pid in pids)

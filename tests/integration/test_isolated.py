@@ -36,7 +36,7 @@ def alive(pid: int | None) -> bool:
         return False
 
 
-def wait_until_gone(pid: int, seconds: float = 30.0) -> bool:
+def wait_until_gone(pid: int, seconds: float = 10.0) -> bool:
     end = time.monotonic() + seconds
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.01)
@@ -200,7 +200,7 @@ def test_a_child_killed_in_the_middle_of_calls_fails_all_of_them(session: Isolat
         time.sleep(0.2)
     os.kill(pid, signal.SIGKILL)
     for thread in threads:
-        thread.join(60)
+        thread.join(10)
     assert len(raised) == 3
     assert session.run(None, {"x": X})[0].shape == (3, 64)
 
@@ -256,7 +256,7 @@ def test_close_wakes_calls_of_other_threads(session: IsolatedSession) -> None:
     time.sleep(0.1)
     threading.Timer(0.2, os.kill, (pid, signal.SIGCONT)).start()
     session.close()
-    thread.join(60)
+    thread.join(10)
     assert len(raised) == 1 and not alive(pid)
 
 
@@ -344,7 +344,7 @@ def test_no_orphan_and_no_file_when_the_parent_is_killed(model: Path, fork: str)
         assert parent.stdout is not None
         pid, holder = map(int, parent.stdout.readline().split())
         parent.kill()
-        assert wait_until_gone(pid)
+        assert wait_until_gone(pid, 5)
         if holder > 0:
             os.kill(holder, signal.SIGKILL)  # which has outlived it
         parent.stdout.close()

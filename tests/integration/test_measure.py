@@ -206,8 +206,8 @@ def test_a_process_that_hangs_is_stopped_and_still_read(matmul: Path) -> None:
             os.kill(pid, signal.SIGSTOP)
 
     began = time.monotonic()
-    result = quick(matmul, on_progress=hang, time_limit=5.0)  # by then it loads, on a busy machine too
-    assert time.monotonic() - began < 30
+    result = quick(matmul, on_progress=hang, time_limit=3.0)
+    assert time.monotonic() - began < 8
     assert (result.verdict.kind, result.verdict.phase) == ("timed out", "load")
     assert not result.phases[-1].completed
     assert known(result.phases[-1].reading.pss) > 10 * MIB
@@ -322,7 +322,7 @@ def test_no_orphan_is_left_when_the_parent_is_killed(matmul: Path) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 5
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not alive(child)

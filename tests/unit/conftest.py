@@ -12,10 +12,8 @@ import pytest
 from onnxmem import zoo
 from onnxmem.prediction.calibration import Calibration, Process, calibration_file
 
-# The same examples every time, however long a busy machine takes for one: a failure is about the code.
-hypothesis.settings.register_profile(
-    "tests", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+# However long a busy machine takes for one example: a failure is about the code.
+hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
 

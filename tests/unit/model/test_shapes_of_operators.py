@@ -260,7 +260,7 @@ def test_split_into_equal_parts(parts: int, axis: int, height: int, width: int) 
 
 
 @given(st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4, 6, 12]), min_size=1, max_size=5), st.booleans(), extent)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 def test_reshape(target: list[int], allow_zero: bool, height: int) -> None:
     model = model_of([node("Reshape", ["x", "s"], allowzero=int(allow_zero))], IMAGE, ["y"], {"s": ints(*target)})
     dims = {"N": 1, "C": 4, "H": height, "W": 3}
@@ -294,7 +294,7 @@ shape_arithmetic = st.recursive(
 
 
 @given(shape_arithmetic, st.booleans(), extent, extent)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
 def test_arithmetic_on_shapes(tree: Any, floats: bool, height: int, width: int) -> None:
     """A size computed from sizes, in whole numbers or in floats, as exported models do."""
     nodes = [node("Shape", outputs=["h0"], start=2, end=3), node("Shape", outputs=["w0"], start=3, end=4)]

@@ -100,9 +100,9 @@ def test_a_large_problem_meets_its_bound_around_the_core() -> None:
 
 def test_the_time_limit_is_kept() -> None:
     problem = cut_rectangle(800, 0, trim=0.2).with_capacity(None)
-    started = time.process_time()  # others may be using the machine
+    started = time.perf_counter()
     plan = solve(problem, "best", time_limit=0.5)
-    assert time.process_time() - started < 5
+    assert time.perf_counter() - started < 5
     assert not plan.interrupted
 
 

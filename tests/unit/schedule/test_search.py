@@ -154,10 +154,10 @@ def test_a_search_that_proves_nothing_ends_in_the_same_place() -> None:
 
 
 def test_the_time_limit_holds() -> None:
-    started = time.process_time()  # others may be using the machine
+    started = time.perf_counter()
     result = best_order(HARD, time_limit=0.3)
     assert not result.optimal
-    assert time.process_time() - started < 2
+    assert time.perf_counter() - started < 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
@@ -182,7 +182,7 @@ def test_other_threads_run_during_a_search() -> None:
     while searching.is_alive():
         ticks += 1
         time.sleep(0.01)
-    assert ticks > 5
+    assert ticks > 20
 
 
 def test_sizes_near_the_end_of_64_bits_do_not_overflow() -> None:
