@@ -145,14 +145,6 @@ Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
   return {Answer::refused, nullptr};
 }
 
-Region* Pool::borrow(std::size_t bytes) {
-  const std::scoped_lock guard(pools().lock);
-  Region* region = bytes == 0 ? nullptr : take(bytes);
-  if (region == nullptr || !region->reserve(bytes)) return nullptr;
-  lend(*region);
-  return region;
-}
-
 void Pool::lend(Region& region) {
   region.lent = true;
   region.tenant = std::this_thread::get_id();

@@ -85,8 +85,6 @@ class Pool {
   // refused at once, because it would wait for itself.
   // Who asks `again` has been counted as waiting already.
   Loan acquire(std::size_t bytes, double seconds, bool again = false);
-  // The same without waiting; null if there is none to be had, or nothing is asked for.
-  Region* borrow(std::size_t bytes);
   void release(Region& region);
 
   void trim();
