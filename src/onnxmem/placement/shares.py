@@ -101,6 +101,17 @@ def choose(lowers: Int64Array, uppers: Int64Array, sizes: Int64Array, pairs: Int
     return chosen
 
 
+def compatible(lowers: Int64Array, uppers: Int64Array, used: Int64Array, pair: Int64Array) -> bool:
+    """Can a plan that uses these pairs use this one, too?"""
+    before, after = pair.tolist()
+    for b, a in used.tolist():
+        if before == b or after == a:
+            return False
+        if (a == before and uppers[b] > lowers[after]) or (b == after and uppers[before] > lowers[a]):
+            return False  # three at once
+    return True
+
+
 def live_bytes(
     lowers: Int64Array, uppers: Int64Array, sizes: Int64Array, saved: list[tuple[int, int]] | None = None
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
@@ -142,6 +153,16 @@ class Places:
             of[row] = of[over[row]]
             ends[of[row]] = uppers[row]
         return cls(lowers[heads], ends, sizes[heads], of)
+
+    def shrinking(self, used: Int64Array, uppers: Int64Array, sizes: Int64Array) -> Int64Array:
+        """Rows (place, step, size), by place and step: where what is written over another is smaller, from the step on
+        at which that is gone only `size` bytes are needed."""
+        smaller = used[sizes[used[:, 1]] < sizes[used[:, 0]]]
+        before, after = smaller[:, 0], smaller[:, 1]
+        left = uppers[before] < uppers[after]
+        rows = np.stack([self.of[after], uppers[before], sizes[after]], axis=1)[left]
+        ordered: Int64Array = np.ascontiguousarray(rows[np.lexsort((rows[:, 1], rows[:, 0]))])
+        return ordered
 
     @cached_property
     def heads(self) -> Int64Array:

@@ -23,6 +23,8 @@ def merged(problem: Problem, used: Int64Array) -> tuple[Problem, Places]:
 
 def place_with_shares(problem: Problem, place: Callable[[Problem], Plan]) -> Plan:
     """Place the buffers with as many sharing as can; and without, where that might be smaller."""
+    if not len(problem.shares):
+        return place(problem)
     together, places = merged(problem, choose(problem.lowers, problem.uppers, problem.footprints, problem.shares))
     found = place(together)
     if not isinstance(found, Plan) or found.problem is not together:

@@ -123,6 +123,14 @@ def test_the_validator_agrees_with_a_plain_one(problem: Problem) -> None:
         assert not right
 
 
+@settings(max_examples=100)
+@given(reference.sharing_problems(most=6, largest=6))
+def test_the_best_plan_is_the_smallest_and_proven(problem: Problem) -> None:
+    plan = solve(problem, "best")
+    assert plan.peak == reference.smallest_shared_peak(problem)
+    assert plan.optimal
+
+
 @settings(max_examples=60)
 @given(reference.sharing_problems(most=8))
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "tests.unit.placement.test_shares:stacked"])

@@ -21,6 +21,8 @@ Strategy = Callable[..., Plan]
 STRATEGIES = ("naive", "greedy_by_size", "greedy_by_breadth", "first_fit", "best_fit", "best")
 # Known by name, but not part of "all": it needs an extra, and takes what time it is given.
 OPTIONAL = ("cp_sat",)
+# They decide themselves which buffers share places; for the others, what shares a place is made one buffer.
+_KNOW_SHARES = ("best", "cp_sat")
 JOINT = "model"
 """MODeL chooses the order of a model's nodes, too: `onnxmem.schedule.joint`. It is no strategy for a problem alone."""
 
@@ -56,7 +58,8 @@ def solve(
     started = time.perf_counter()
     given = {n: value for n, value in options.items() if n in accepted and value is not None}
     try:
-        plan = place_with_shares(problem, partial(place, **given)) if len(problem.shares) else place(problem, **given)
+        knows = strategy.replace("-", "_") in _KNOW_SHARES
+        plan = place(problem, **given) if knows else place_with_shares(problem, partial(place, **given))
     except OnnxmemError:
         raise
     except Exception as error:
