@@ -5,7 +5,6 @@ each comes from, is written once: in `__init__.pyi`, which type checkers read, t
 """
 
 import importlib
-import os
 import re
 from functools import cache
 
@@ -14,7 +13,7 @@ from functools import cache
 def _homes() -> dict[str, str]:
     """The module of each public name."""
     # Not with importlib.resources and ast: they would be two MiB of every process that makes a session.
-    stub = __spec__.loader.get_data(os.path.join(__path__[0], "__init__.pyi")).decode()
+    stub = str(__spec__.loader.get_data(f"{__file__.removesuffix('.py')}.pyi"), "utf-8")  # type: ignore[union-attr]
     found = {name: home for home, name in re.findall(r"^from ([\w.]+) import \(?\s*(\w+) as", stub, re.MULTILINE)}
     return dict(sorted(found.items(), key=lambda item: (not item[0].isupper(), item[0])))
 

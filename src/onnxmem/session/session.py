@@ -242,7 +242,7 @@ def _choose(model: str | bytes | os.PathLike[str], mode: str | None) -> tuple[Pa
         if chosen.form != "any":
             raise UsageError(f"mode '{chosen.name}' maps files, and a model in bytes has none", hint="give its path")
         return None, chosen
-    if not os.path.isdir(model):
+    if not os.path.isdir(model):  # noqa: PTH112  pathlib is half a MiB, and most models are files
         chosen = find_mode(mode or "stock")
         if chosen.form != "any":
             from pathlib import Path  # noqa: PLC0415

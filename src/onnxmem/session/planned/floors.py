@@ -8,7 +8,6 @@ chosen: a size is known for a new shape if all that are left say the same.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -43,7 +42,9 @@ class Terms:
     def of(self, dims: Int64Array) -> Int64Array:
         """Their values, one row per term, one column per dimension."""
         steps = (dims + self.shifts[:, None]) // self.divisors[:, None]
-        values: Int64Array = np.where(self.powers[:, None] == 0, 1, np.where(self.powers[:, None] == 1, steps, steps**2))
+        values: Int64Array = np.where(
+            self.powers[:, None] == 0, 1, np.where(self.powers[:, None] == 1, steps, steps**2)
+        )
         return values
 
 
@@ -126,7 +127,8 @@ class Search:
         seen = [len(set(column)) for column in dims.T.tolist()]
         self.order = sorted(range(count), key=lambda k: seen[k])
         self.tables = [
-            _table(dims[:, column], plain=place < count - 2, alone=count == 1) for place, column in enumerate(self.order)
+            _table(dims[:, column], plain=place < count - 2, alone=count == 1)
+            for place, column in enumerate(self.order)
         ]
         self.last: dict[bytes, list[int]] = {}
         for row, digits in enumerate(_digits(np.log(self.tables[-1][1]))):
@@ -180,7 +182,7 @@ def _table(dims: Int64Array, *, plain: bool, alone: bool) -> tuple[Terms, Int64A
     """The terms of a dimension that can be, and their values."""
     terms = _terms(dims, plain=plain, alone=alone)
     values = terms.of(dims)
-    good = (values > 0).all(axis=1)
+    good: np.typing.NDArray[np.bool_] = np.all(values > 0, axis=1)
     # Where only multiples of a number were seen (images of whole blocks), all shifts within a divisor of it are the
     # same for every other multiple: one of them stands for all. `same_steps` says for which shapes that holds.
     same: dict[tuple[int, bytes], int] = {}

@@ -100,9 +100,9 @@ class _Order:
             self.confirmed = self.confirmed + 1 if right else 0
         if self._add(dims, sizes) or self.fit is None or not self.fit.narrow(dims, self.sizes[-1]):
             self.fit = None
-            if len(self.dims) >= self.next_search:
-                self.fit = _Fit(np.array(self.dims, np.int64), np.array(self.sizes, np.int64))
-                self.next_search = int(len(self.dims) * _MORE) + 1
+        if (self.fit is None or not self.fit.complete) and len(self.dims) >= self.next_search:
+            self.fit = _Fit(np.array(self.dims, np.int64), np.array(self.sizes, np.int64))
+            self.next_search = int(len(self.dims) * _MORE) + 1
         # Enough has been seen to know, or to know that it will not be known.
         self.given_up = len(self.dims) >= _LAST or len(self.sizes[-1]) > _MOST_SIZES
 
@@ -159,6 +159,11 @@ class _Fit:
             if sum_ := _find_sum(known, sizes[:, k].tolist()):
                 self.sums[k] = sum_
 
+    @property
+    def complete(self) -> bool:
+        """Whether there is a formula for all of them."""
+        return len(set(self.kind)) == len(self.constant) + len(self.products) + len(self.sums)
+
     def predict(self, dims: tuple[int, ...]) -> Int64Array | None:
         """The sizes, or ANY; None if the shape is unlike all that were seen, or the formulas that are left disagree."""
         shape = np.array(dims, np.int64)
@@ -189,7 +194,9 @@ class _Fit:
         for k, products in self.products.items():
             self.products[k] = products.left(shape[self.variables], ratios[k])
         sums = (each.of({a: int(sizes[a]) for a in each.addends}) == sizes[k] for k, each in self.sums.items())
-        return all(map(len, self.products.values())) and all(sums) and all(len({*ratios[k]}) == 1 for k in self.constant)
+        return (
+            all(map(len, self.products.values())) and all(sums) and all(len({*ratios[k]}) == 1 for k in self.constant)
+        )
 
     def _inside(self, shape: Int64Array) -> bool:
         steps = np.array(self.steps)
@@ -231,7 +238,7 @@ def _find_sum(known: dict[int, list[int]], goal: list[int]) -> _Sum | None:
     return None
 
 
-def _sums(kinds: list[int]) -> Iterator[list[tuple[int, ...]]]:
+def _sums(kinds: list[int]) -> Iterator[Sequence[tuple[int, ...]]]:
     """What is worth a try, the simple ones first: a token more, outputs of several scales, the square of either."""
     yield from ([(), (a,)] for a in kinds)
     yield from ([(a,), (b,)] for a, b in combinations(kinds, 2))
