@@ -23,6 +23,8 @@
 
 namespace onnxmem::arena {
 
+void test_outputs(bool forks);  // in a file of its own
+
 struct Call {
   int buffer;
   std::size_t size;  // 0: a free
