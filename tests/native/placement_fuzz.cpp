@@ -20,10 +20,25 @@ namespace {
 
 struct Problem {
   std::vector<Int> lowers, uppers, sizes;
+  std::vector<Shrink> shrinks;
 
   std::size_t count() const { return sizes.size(); }
   Columns columns() const { return {lowers.data(), uppers.data(), sizes.data(), count()}; }
   bool meet(std::size_t a, std::size_t b) const { return lowers[a] < uppers[b] && lowers[b] < uppers[a]; }
+  Int size_at(std::size_t i, Int step) const {
+    Int size = sizes[i];
+    for (const Shrink& shrink : shrinks)
+      if (static_cast<std::size_t>(shrink.row) == i && shrink.step <= step) size = shrink.size;
+    return size;
+  }
+  // Do a at one offset and b at another leave each other alone?
+  bool apart(std::size_t a, Int at_a, std::size_t b, Int at_b) const {
+    if (!meet(a, b) || !sizes[a] || !sizes[b] || at_a >= at_b + sizes[b] || at_b >= at_a + sizes[a]) return true;
+    if (shrinks.empty()) return false;
+    for (Int step = std::max(lowers[a], lowers[b]); step < std::min(uppers[a], uppers[b]); ++step)
+      if (at_a < at_b + size_at(b, step) && at_b < at_a + size_at(a, step)) return false;
+    return true;
+  }
   void add(Int lower, Int upper, Int size) {
     lowers.push_back(lower);
     uppers.push_back(upper);
@@ -37,6 +52,9 @@ void expect(bool right, const char* what, const Problem& problem) {
   for (std::size_t i = 0; i < problem.count(); ++i)
     std::printf("%zu,%lld,%lld,%lld\n", i, static_cast<long long>(problem.lowers[i]),
                 static_cast<long long>(problem.uppers[i]), static_cast<long long>(problem.sizes[i]));
+  for (const Shrink& shrink : problem.shrinks)
+    std::printf("%d shrinks to %lld at %lld\n", shrink.row, static_cast<long long>(shrink.size),
+                static_cast<long long>(shrink.step));
   std::exit(1);
 }
 
@@ -44,9 +62,7 @@ void expect_valid(const Problem& problem, const std::vector<Int>& offsets, Int c
   for (std::size_t a = 0; a < problem.count(); ++a) {
     expect(offsets[a] >= 0 && offsets[a] <= capacity - problem.sizes[a], "an offset outside the arena", problem);
     for (std::size_t b = 0; b < a; ++b)
-      expect(!problem.meet(a, b) || offsets[a] >= offsets[b] + problem.sizes[b] ||
-                 offsets[b] >= offsets[a] + problem.sizes[a] || !problem.sizes[a] || !problem.sizes[b],
-             "two buffers overlap", problem);
+      expect(problem.apart(a, offsets[a], b, offsets[b]), "two buffers overlap", problem);
   }
 }
 
@@ -105,6 +121,18 @@ Problem tight(Random& random, Int capacity, Int steps) {
   return problem;
 }
 
+// Some buffers need less from some step on, once or twice.
+void let_shrink(Random& random, Problem& problem) {
+  for (std::size_t i = 0; i < problem.count(); ++i) {
+    Int since = problem.lowers[i], size = problem.sizes[i];
+    while (random.below(2) == 0 && problem.uppers[i] - since > 1 && size > 1) {
+      since += 1 + static_cast<Int>(random.below(static_cast<std::size_t>(problem.uppers[i] - since - 1)));
+      size -= 1 + static_cast<Int>(random.below(static_cast<std::size_t>(size - 1)));
+      problem.shrinks.push_back({static_cast<Index>(i), since, size});
+    }
+  }
+}
+
 // Every offset for every buffer, one after the other. Nothing (-1) when that takes too long.
 int fits_by_trying(const Problem& problem, Int capacity, std::vector<Int>& offsets, long& patience) {
   const std::size_t next = offsets.size();
@@ -113,8 +141,7 @@ int fits_by_trying(const Problem& problem, Int capacity, std::vector<Int>& offse
   for (Int offset = 0; offset + problem.sizes[next] <= capacity; ++offset) {
     bool free = true;
     for (std::size_t other = 0; other < next && free; ++other)
-      free = !problem.meet(next, other) || offset >= offsets[other] + problem.sizes[other] ||
-             offsets[other] >= offset + problem.sizes[next];
+      free = problem.apart(next, offset, other, offsets[other]);
     if (!free) continue;
     offsets.push_back(offset);
     const int answer = fits_by_trying(problem, capacity, offsets, patience);
@@ -130,7 +157,7 @@ struct Answer {
 };
 
 Answer search(const Problem& problem, Int capacity, unsigned lanes, std::uint64_t seed, double seconds) {
-  const Instance instance = reduce(problem.columns());
+  const Instance instance = reduce(problem.columns(), problem.shrinks);
   Watch watch(seconds, {});
   Answer all{Verdict::kFits, std::vector<Int>(problem.count(), 0)};
   for (const Part& part : instance.parts) {
@@ -148,13 +175,23 @@ void fuzz_known_to_fit(Random& random) {
   const Int capacity = 4 + static_cast<Int>(random.below(60));
   const Problem problem =
       cut(random, 2 + static_cast<Int>(random.below(40)), capacity, 2 + random.below(60), random.below(2) == 0);
+  Problem shrunk = problem;
+  let_shrink(random, shrunk);
+  expect(search(shrunk, capacity, 2, random.next(), 0.2).verdict != Verdict::kImpossible,
+         "a plan exists and some of it shrinks, but the search proves there is none", shrunk);
   const Answer answer = search(problem, capacity, 2, random.next(), 0.2);
   expect(answer.verdict != Verdict::kImpossible, "a plan exists, but the search proves there is none", problem);
 }
 
-void fuzz_against_trying(Random& random) {
+void fuzz_against_trying(Random& random, bool shrinking) {
   const Int capacity = 4 + static_cast<Int>(random.below(9));
-  const Problem problem = tight(random, capacity, 3 + static_cast<Int>(random.below(8)));
+  Problem problem = tight(random, capacity, 3 + static_cast<Int>(random.below(8)));
+  if (shrinking) let_shrink(random, problem);
+  // What shrinks leaves room: the question is hard where a little more is wanted.
+  for (std::size_t more = shrinking ? random.below(4) : 0; more > 0; --more) {
+    const Int lower = static_cast<Int>(random.below(8));
+    problem.add(lower, lower + 1 + static_cast<Int>(random.below(3)), 1 + static_cast<Int>(random.below(3)));
+  }
   std::vector<Int> offsets;
   long patience = 100000;
   const int truth = fits_by_trying(problem, capacity, offsets, patience);
@@ -215,7 +252,8 @@ int main(int argc, char** argv) {
   long rounds = 0;
   for (; !watch.over(); ++rounds) {
     fuzz_known_to_fit(random);
-    fuzz_against_trying(random);
+    fuzz_against_trying(random, false);
+    fuzz_against_trying(random, true);
     fuzz_same_answer_twice(random);
     fuzz_greedy(random);
     fuzz_huge(random);

@@ -30,6 +30,20 @@ Columns columns_of(const Column& lowers, const Column& uppers, const Column& siz
   return {lowers.data(), uppers.data(), sizes.data(), count};
 }
 
+// Rows of (buffer, step, size): see Shrink.
+using Shrinks = nb::ndarray<const Int, nb::numpy, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
+
+std::vector<Shrink> shrinks_of(const std::optional<Shrinks>& rows) {
+  std::vector<Shrink> shrinks;
+  for (std::size_t k = 0; rows && k < rows->shape(0); ++k) {
+    const Int row = (*rows)(k, 0);
+    if (row < 0 || row > std::numeric_limits<Index>::max())
+      throw std::invalid_argument("a buffer that is not there shrinks");
+    shrinks.push_back({static_cast<Index>(row), (*rows)(k, 1), (*rows)(k, 2)});
+  }
+  return shrinks;
+}
+
 Offsets array_of(const std::vector<Int>& values) {
   auto owned = std::make_unique<Int[]>(values.size());
   std::copy(values.begin(), values.end(), owned.get());
@@ -108,14 +122,16 @@ Searched search_parts(const Columns& columns, const Instance& instance, Int capa
 }
 
 nb::tuple search(const Column& lowers, const Column& uppers, const Column& sizes, Int capacity, double seconds,
-                 std::uint64_t seed, unsigned lanes, std::size_t memory, std::uint64_t work) {
+                 std::uint64_t seed, unsigned lanes, std::size_t memory, std::uint64_t work,
+                 const std::optional<Shrinks>& shrink) {
   const Columns columns = columns_of(lowers, uppers, sizes);
+  const std::vector<Shrink> shrinks = shrinks_of(shrink);
   if (capacity < 0) throw std::invalid_argument("a negative capacity");
   Watch watch(seconds, Polled());
   Searched found;
   {
     const nb::gil_scoped_release unlocked;
-    found = search_parts(columns, reduce(columns), capacity, lanes, seed, memory, work, watch);
+    found = search_parts(columns, reduce(columns, shrinks), capacity, lanes, seed, memory, work, watch);
   }
   const bool fits = found.verdict == Verdict::kFits;
   return nb::make_tuple(name_of(found.verdict), fits ? nb::cast(array_of(found.offsets)) : nb::none(),
@@ -159,7 +175,7 @@ NB_MODULE(placement, module) {
              nb::arg("order"), nb::arg("best_fit"), nb::arg("seconds"));
   module.def("search", &pl::search, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"), nb::arg("capacity"),
              nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"), nb::arg("memory") = pl::kMemory,
-             nb::arg("work") = pl::kEndless);
+             nb::arg("work") = pl::kEndless, nb::arg("shrink") = nb::none());
   module.def("largest_part", &pl::largest_part, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.def("reduce", &pl::summary, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.attr("MOST_FOR_SEARCH") = pl::kMostForSearch;

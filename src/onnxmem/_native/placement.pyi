@@ -28,8 +28,12 @@ def search(
     lanes: int,
     memory: int = ...,
     work: int = ...,
+    shrink: _Column | None = None,
 ) -> tuple[Literal["fits", "impossible", "unknown"], _Column | None, bool]:
-    """Does it fit? The verdict, offsets if it does, and whether Ctrl-C was pressed."""
+    """Does it fit? The verdict, offsets if it does, and whether Ctrl-C was pressed.
+
+    `shrink` has rows (buffer, step, size), by buffer and step: from that step on, the buffer takes only that much.
+    """
 
 def largest_part(lowers: _Column, uppers: _Column, sizes: _Column) -> int:
     """How many buffers the largest independent part has."""

@@ -14,6 +14,7 @@
 // - A state (what is left, and the floors under it) that failed once is remembered and not searched again.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -106,6 +107,9 @@ class SkylineSearch {
 
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   bool covers(Index b, Index section) const { return part_.first[at(b)] <= section && section < part_.last[at(b)]; }
+  Index first_together(Index b, Index c) const { return std::max(part_.first[at(b)], part_.first[at(c)]); }
+  // How high `b` reaches where `c` is above it: sizes only fall.
+  Int size_under(Index b, Index c) const { return part_.size_in(at(b), first_together(b, c)); }
   const Levels& why_release(Index b) const { return reason_[static_cast<std::size_t>(cause_[at(b)])]; }
   Int slack(const Piece& piece, Index s) const { return piece.ceiling - floor_[at(s)] - left_[at(s)]; }
 

@@ -75,7 +75,7 @@ std::vector<SkylineSearch::Option> SkylineSearch::options_for(const Piece& piece
     // Of two equal buffers it does not matter which comes first.
     const bool twin = std::any_of(options.begin(), options.end(), [&](const Option& o) {
       return part_.first[at(o.buffer)] == part_.first[at(b)] && part_.last[at(o.buffer)] == part_.last[at(b)] &&
-             part_.size[at(o.buffer)] == part_.size[at(b)];
+             part_.size[at(o.buffer)] == part_.size[at(b)] && !part_.shrinks(at(o.buffer)) && !part_.shrinks(at(b));
     });
     if (twin) continue;
     const double chance = tactics_.noise > 0 ? 1 + tactics_.noise * (random_.unit() - 0.5) : 1.0;
@@ -96,7 +96,7 @@ Int SkylineSearch::next_floor(Index section) const {
     }
     for (const Index other : neighbours_[at(b)])
       if (!placed_[at(other)] && !covers(other, section))
-        next = std::min(next, release_[at(other)] + part_.size[at(other)]);  // at most the ceiling: settled
+        next = std::min(next, release_[at(other)] + size_under(other, b));  // at most the ceiling: settled
   }
   return next;
 }

@@ -48,7 +48,7 @@ bool SkylineSearch::solve(Piece piece) {
   for (std::size_t i = piece.begin; i < piece.end; ++i) {
     const Index b = pool_[i];
     if (placed_[at(b)]) continue;
-    if (part_.first[at(b)] > piece.from || part_.last[at(b)] < piece.to) {
+    if (part_.first[at(b)] > piece.from || part_.last[at(b)] < piece.to || part_.shrinks(at(b))) {
       pool_.push_back(b);
       continue;
     }

@@ -26,7 +26,7 @@ SkylineSearch::SkylineSearch(const Part& part, Int capacity, std::size_t memory)
   for (Index b = 0; b < count; ++b) {
     for (Index s = part.first[at(b)]; s < part.last[at(b)]; ++s) {
       live_[at(s)].push_back(b);
-      left_[at(s)] += part.size[at(b)];  // cannot overflow: reduce() checked the sum of every section
+      left_[at(s)] += part.size_in(at(b), s);  // cannot overflow: reduce() checked the sum of every section
     }
     for (Index c = 0; c < count; ++c)
       if (b != c && part.first[at(b)] < part.last[at(c)] && part.first[at(c)] < part.last[at(b)])
@@ -80,17 +80,16 @@ bool SkylineSearch::place(Index buffer, Int offset, Int ceiling) {
   put(buffer, offset);
   Levels decision;
   decision.add(depth_);
-  const Int size = part_.size[at(buffer)];
-  const Int top = offset + size;  // no overflow: the release bound held for this buffer, so top <= ceiling
   for (Index s = part_.first[at(buffer)]; s < part_.last[at(buffer)]; ++s) {
-    change(floor_[at(s)], top);
+    const Int size = part_.size_in(at(buffer), s);
+    change(floor_[at(s)], offset + size);  // no overflow: the release bound held, so this is at most the ceiling
     change(left_[at(s)], left_[at(s)] - size);
     explain(s, decision);
     touch(s);
   }
   work_ += neighbours_[at(buffer)].size();
   for (const Index other : neighbours_[at(buffer)])
-    if (!placed_[at(other)]) release_from(other, top, std::max(part_.first[at(buffer)], part_.first[at(other)]));
+    if (!placed_[at(other)]) release_from(other, offset + size_under(buffer, other), first_together(buffer, other));
   return settle(ceiling);
 }
 
@@ -148,7 +147,7 @@ bool SkylineSearch::bound_holds(Index section, Int ceiling) {
   Int above = 0;
   for (const Index b : live_[at(section)]) {
     if (placed_[at(b)]) break;
-    above += part_.size[at(b)];  // at most the section's sum
+    above += part_.size_in(at(b), section);  // at most the section's sum
     if (above <= ceiling - release_[at(b)]) continue;
     conflict_ = why_release_from(section, release_[at(b)]);
     conflict_ |= context_;

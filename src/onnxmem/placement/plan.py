@@ -42,6 +42,15 @@ class Plan(Shown):
         ends = zip(self.offsets.tolist(), self.problem.footprints.tolist(), strict=True)
         return max((offset + size for offset, size in ends), default=0)
 
+    @cached_property
+    def shared(self) -> Int64Array:
+        """The problem's pairs that lie at one place: those that this plan uses."""
+        before, after = self.problem.shares[:, 0], self.problem.shares[:, 1]
+        used: Int64Array = self.problem.shares[
+            (self.offsets[before] == self.offsets[after]) & (self.problem.sizes[after] > 0)
+        ]
+        return used
+
     @property
     def fits(self) -> bool:
         """Does it stay within the problem's capacity, where there is one?"""

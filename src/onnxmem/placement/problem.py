@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxmem.errors import PlanError
+from onnxmem.placement import shares as sharing
 
-Int64Array = npt.NDArray[np.int64]
+Int64Array = sharing.Int64Array
 
 LARGEST = 2**63 - 1
 
@@ -33,6 +34,9 @@ class Problem:
     `sizes` are as given; a plan must put every offset on a multiple of `alignment`, and a buffer occupies its size
     rounded up to that multiple (`footprints`). `capacity` is the arena the plan should fit into, where there is one:
     a search may stop as soon as it does.
+
+    `shares` are pairs of rows (before, after): `after` may be written over `before`, that is lie at the same offset,
+    although both are live for a while (see `shares.py`). Which of them are used is up to the plan.
     """
 
     ids: tuple[str, ...]
@@ -41,6 +45,7 @@ class Problem:
     sizes: Int64Array
     alignment: int = 1
     capacity: int | None = field(default=None, kw_only=True)
+    shares: Int64Array = field(default_factory=lambda: sharing.NO_PAIRS, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.alignment < 1:
@@ -61,6 +66,25 @@ class Problem:
             seen: set[str] = set()
             twice = next(i for i in self.ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
             raise PlanError(f"buffer '{twice}' appears twice")
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        if not len(self.shares):
+            object.__setattr__(self, "shares", sharing.NO_PAIRS)
+            return
+        pairs = np.unique(np.asarray(self.shares, np.int64).reshape(-1, 2), axis=0)
+        if pairs.min() < 0 or pairs.max() >= len(self):
+            raise PlanError(f"a pair that may share names a row that is not there: there are {len(self)}")
+        possible = sharing.allowed(self.lowers, self.uppers, self.sizes, pairs)
+        if not possible.all():
+            before, after = (self[row] for row in pairs[int(np.argmin(possible))].tolist())
+            raise PlanError(
+                f"buffer '{after.id}' ({after.size} bytes, steps {after.lower} to {after.upper}) cannot be written "
+                f"over '{before.id}' ({before.size} bytes, steps {before.lower} to {before.upper})",
+                hint="what is written over a buffer is not larger, begins while it is live and ends no sooner",
+            )
+        pairs.flags.writeable = False
+        object.__setattr__(self, "shares", pairs)
 
     def _refuse(self, wrong: npt.NDArray[np.bool_], what: str) -> None:
         if wrong.any():
@@ -69,14 +93,22 @@ class Problem:
                             f"size {buffer.size})")  # fmt: skip
 
     @classmethod
-    def of(cls, buffers: Iterable[Buffer], *, alignment: int = 1, capacity: int | None = None) -> Problem:
+    def of(
+        cls,
+        buffers: Iterable[Buffer],
+        *,
+        alignment: int = 1,
+        capacity: int | None = None,
+        shares: Iterable[tuple[int, int]] = (),
+    ) -> Problem:
         """A problem from single buffers."""
         rows = list(buffers)
         too_large = next((b for b in rows if max(abs(b.lower), abs(b.upper), abs(b.size)) > LARGEST), None)
         if too_large is not None:
             raise PlanError(f"buffer '{too_large.id}' has a number that does not fit into 64 bits")
         lowers, uppers, sizes = (np.array([row[k] for row in rows], dtype=np.int64) for k in (1, 2, 3))
-        return cls(tuple(b.id for b in rows), lowers, uppers, sizes, alignment, capacity=capacity)
+        pairs = np.array(list(shares), dtype=np.int64)
+        return cls(tuple(b.id for b in rows), lowers, uppers, sizes, alignment, capacity=capacity, shares=pairs)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -91,6 +123,10 @@ class Problem:
     def with_capacity(self, capacity: int | None) -> Problem:
         """The same buffers under another capacity."""
         return replace(self, capacity=capacity)
+
+    def without_shares(self) -> Problem:
+        """The same buffers, each at a place of its own."""
+        return replace(self, shares=sharing.NO_PAIRS) if len(self.shares) else self
 
     @cached_property
     def footprints(self) -> Int64Array:
@@ -107,22 +143,18 @@ class Problem:
 
     @cached_property
     def lower_bound(self) -> int:
-        """The largest sum of live footprints: no plan can be smaller."""
+        """The largest sum of live footprints, less what sharing can save there: no plan can be smaller."""
         return self.peak_step[1]
 
     @cached_property
     def peak_step(self) -> tuple[int, int]:
-        """The first step at which the live footprints are largest, and their sum; (0, 0) if there are none."""
+        """The first step at which the live footprints need most, and how much that is; (0, 0) if there are none."""
         if not len(self):
             return 0, 0
-        steps = np.concatenate([self.lowers, self.uppers])
-        # At equal steps frees come before allocations, because lifetimes are half-open.
-        order = np.lexsort((np.repeat([1, 0], len(self)), steps))
-        deltas = np.concatenate([self.footprints, -self.footprints])[order]
-        exact = deltas if self.total <= LARGEST else deltas.astype(object)
-        live = np.cumsum(exact)
+        columns = self.lowers, self.uppers, self.footprints
+        steps, live = sharing.live_bytes(*columns, sharing.savings(*columns, self.shares))
         top = int(np.argmax(live))
-        return int(steps[order[top]]), int(live[top])
+        return int(steps[top]), int(live[top])
 
     def live_at(self, step: int) -> list[int]:
         """Indices of the buffers alive at `step`, largest first."""

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from onnxmem.errors import RuntimeUnsupported
 from onnxmem.placement.problem import Problem
@@ -15,7 +16,7 @@ from tests.unit.placement.test_native import SMALLEST_GAP
 
 
 @settings(max_examples=15)
-@given(reference.problems())
+@given(st.one_of(reference.problems(), reference.sharing_problems(most=8)))
 def test_it_agrees_with_the_search(problem: Problem) -> None:
     pytest.importorskip("ortools")
     program, search = solve(problem, "cp_sat", time_limit=20.0, threads=2), solve(problem, "best", time_limit=20.0)

@@ -7,10 +7,12 @@ import inspect
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from onnxmem.errors import BudgetExceeded, OnnxmemError, PlanError, UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Problem
+from onnxmem.placement.sharing import place_with_shares
 from onnxmem.placement.validate import validate_plan
 from onnxmem.units import format_bytes
 
@@ -19,6 +21,8 @@ Strategy = Callable[..., Plan]
 STRATEGIES = ("naive", "greedy_by_size", "greedy_by_breadth", "first_fit", "best_fit", "best")
 # Known by name, but not part of "all": it needs an extra, and takes what time it is given.
 OPTIONAL = ("cp_sat",)
+# They decide themselves which buffers share places; for the others, what shares a place is made one buffer.
+_KNOW_SHARES = ("best", "cp_sat")
 JOINT = "model"
 """MODeL chooses the order of a model's nodes, too: `onnxmem.schedule.joint`. It is no strategy for a problem alone."""
 
@@ -39,7 +43,8 @@ def solve(
     options reach those strategies that have a parameter of that name, if they are given: seconds at most, how many an
     ordinary processor should take, where to begin where choices are random, how many threads, and bytes for the search
     to remember what it has seen. Every plan passes the validator before it is returned; whether it stays within the
-    problem's capacity is the plan's `fits`.
+    problem's capacity is the plan's `fits`. Where buffers may share places, the plan is never larger than the one that
+    the same strategy gives without sharing.
     """
     place = find(strategy)
     if problem.capacity is not None and problem.lower_bound > problem.capacity:
@@ -51,8 +56,10 @@ def solve(
     options = {"time_limit": time_limit, "effort": effort, "seed": seed, "threads": threads, "memory": memory}
     accepted = inspect.signature(place).parameters
     started = time.perf_counter()
+    given = {n: value for n, value in options.items() if n in accepted and value is not None}
     try:
-        plan = place(problem, **{n: value for n, value in options.items() if n in accepted and value is not None})
+        knows = strategy.replace("-", "_") in _KNOW_SHARES
+        plan = place(problem, **given) if knows else place_with_shares(problem, partial(place, **given))
     except OnnxmemError:
         raise
     except Exception as error:

@@ -23,7 +23,7 @@ def minimize(state: SearchState) -> None:
     while not state.over and state.best is not None:
         # Whole units: between two of them there is no other peak.
         goal = state.goal // unit * unit
-        low, high = max(goal, undecided + unit), state.best.peak - unit
+        low, high = max(goal, undecided + unit), min(state.best.peak, state.limit) - unit
         if low > high:
             undecided, share = -1, min(share * 2, _LARGEST_SHARE)
             continue

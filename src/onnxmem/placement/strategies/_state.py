@@ -25,22 +25,39 @@ _LEAST_WORK = WORK_PER_SECOND // 20
 
 
 class SearchState:
-    """A search in progress. Its `result` is valid at any moment, also after an interruption."""
+    """A search in progress. Its `result` is valid at any moment, also after an interruption.
+
+    `shrink` says which buffers take less from some step on, as `placement.search` wants it, and `bound` what is live
+    then. Peaks of `limit` bytes or more are of no interest.
+    """
 
     def __init__(
-        self, problem: Problem, *, time_limit: float, effort: float, seed: int, threads: int, memory: int
+        self,
+        problem: Problem,
+        *,
+        time_limit: float,
+        effort: float,
+        seed: int,
+        threads: int,
+        memory: int,
+        shrink: Int64Array | None = None,
+        bound: int | None = None,
+        limit: int = LARGEST,
     ) -> None:
         self.problem = problem
+        self.shrink = shrink
+        self.limit = limit
         self.seed = seed
         self.threads = threads
         self.memory = memory
         self.end = time.perf_counter() + time_limit
         self.work = self.work_left = int(min(effort, 1e6) * WORK_PER_SECOND)
         self.best: Plan | None = None
-        self.bound = problem.lower_bound
+        self.bound = problem.lower_bound if bound is None else bound
         self.interrupted = False
         # Every size is a multiple of the unit, and so is every offset and peak worth considering.
-        self.unit = max(int(np.gcd.reduce(problem.footprints)), 1) if len(problem) else 1
+        sizes = problem.footprints if shrink is None else np.concatenate([problem.footprints, shrink[:, 2]])
+        self.unit = max(int(np.gcd.reduce(sizes)), 1) if len(problem) else 1
 
     @property
     def seconds_left(self) -> float:
@@ -61,7 +78,7 @@ class SearchState:
         """Is the goal met, or proven out of reach, or nothing more to be done?"""
         met = self.best is not None and self.best.peak <= self.goal
         out_of_reach = self.problem.capacity is not None and self.problem.capacity < self.bound
-        return met or out_of_reach or self.exhausted
+        return met or out_of_reach or self.bound >= self.limit or self.exhausted
 
     def offer(self, candidate: Plan | None) -> None:
         """Keep a plan if it is the smallest so far."""
@@ -84,10 +101,16 @@ class SearchState:
         """
         problem = self.problem
         chosen = slice(None) if rows is None else rows
+        shrink = self.shrink
+        if shrink is not None and rows is not None:
+            # `rows` rise, and so do those in `shrink`.
+            shrink = shrink[np.isin(shrink[:, 0], rows)]
+            shrink[:, 0] = np.searchsorted(rows, shrink[:, 0])
         work = max(int(self.work_left * share), _LEAST_WORK)
         verdict, offsets, interrupted = placement.search(
             problem.lowers[chosen], problem.uppers[chosen], problem.footprints[chosen],
             min(capacity, LARGEST), self.seconds_left, (self.seed + attempt) % 2**64, self.threads, self.memory, work,
+            shrink,
         )  # fmt: skip
         # An answer counts little: what it really took depends on which thread was first.
         self.work_left -= work if verdict == "unknown" else min(work, self.work // 100)

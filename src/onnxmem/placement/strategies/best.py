@@ -5,6 +5,8 @@ Stages, each of which ends the whole as soon as the goal is met (the capacity, o
 1. `portfolio`: greedy orderings × fits, the cheap ones first.
 2. `minimize`: the exact search for a plan within the goal; then within capacities between the bound and the best plan.
    `grow_core` instead, where there are too many buffers for that: exact where most is live, greedy around it.
+
+Where buffers may share places, `share_places` decides which do, and takes these stages for each choice that it tries.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Int64Array, Problem
 from onnxmem.placement.strategies._core import grow_core
 from onnxmem.placement.strategies._minimize import minimize
+from onnxmem.placement.strategies._share import share_places
 from onnxmem.placement.strategies._state import SearchState
 from onnxmem.placement.strategies.greedy_by_breadth import widest_step
 
@@ -52,17 +55,23 @@ def plan(
         memory=memory,
     )
     try:
-        portfolio(state)
-        if not state.over:
-            searchable = _largest_part(problem) <= placement.MOST_FOR_SEARCH
-            (minimize if searchable else grow_core)(state)
+        if len(problem.shares):
+            share_places(state, portfolio, deepen)
+        else:
+            portfolio(state)
+            deepen(state)
     except KeyboardInterrupt:
         state.interrupted = True
     return state.result()
 
 
-def _largest_part(problem: Problem) -> int:
-    return placement.largest_part(problem.lowers, problem.uppers, problem.footprints)
+def deepen(state: SearchState) -> None:
+    """Search for smaller plans than those of the portfolio."""
+    if state.over:
+        return
+    problem = state.problem
+    largest_part = placement.largest_part(problem.lowers, problem.uppers, problem.footprints)
+    (minimize if largest_part <= placement.MOST_FOR_SEARCH else grow_core)(state)
 
 
 def portfolio(state: SearchState) -> None:

@@ -7,12 +7,14 @@ search is far faster.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from onnxmem.errors import PlanError, missing_extra
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Problem
+from onnxmem.placement.sharing import place_with_shares
 from onnxmem.placement.strategies import greedy_by_size
 
 # The solver adds up in 64 bits; this leaves it room for its own sums.
@@ -25,7 +27,7 @@ def plan(problem: Problem, *, time_limit: float = 60.0, seed: int = 0, threads: 
         from ortools.sat.python import cp_model  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("ortools", "solvers") from error
-    start = greedy_by_size.plan(problem)
+    start = place_with_shares(problem, greedy_by_size.plan)
     if start.optimal or (problem.capacity is not None and start.fits):
         return start
     unit = math.gcd(*problem.footprints.tolist())
@@ -35,21 +37,10 @@ def plan(problem: Problem, *, time_limit: float = 60.0, seed: int = 0, threads: 
 
     model = cp_model.CpModel()
     peak = model.new_int_var(problem.lower_bound // unit, most, "peak")
-    offsets, lifetimes, spans, demands = [], [], [], []
-    for index, buffer in enumerate(problem):
-        units = int(problem.footprints[index]) // unit
-        offset = model.new_int_var(0, most - units, f"offset {index}")
-        offsets.append(offset)
-        model.add_hint(offset, int(start.offsets[index]) // unit)
-        if not units:
-            continue
-        model.add(offset + units <= peak)
-        lifetimes.append(model.new_fixed_size_interval_var(buffer.lower, buffer.upper - buffer.lower, f"life {index}"))
-        spans.append(model.new_fixed_size_interval_var(offset, units, f"span {index}"))
-        demands.append(units)
-    model.add_no_overlap_2d(lifetimes, spans)
-    # Follows from the placement, but the solver reasons better with it.
-    model.add_cumulative(lifetimes, demands, peak)
+    offsets = [model.new_int_var(0, most - size // unit, "") for size in problem.footprints.tolist()]
+    for offset, hint in zip(offsets, start.offsets.tolist(), strict=True):
+        model.add_hint(offset, hint // unit)
+    _place(model, problem, unit, offsets, peak)
     if problem.capacity is None:
         model.minimize(peak)
     else:
@@ -74,3 +65,49 @@ def plan(problem: Problem, *, time_limit: float = 60.0, seed: int = 0, threads: 
     interrupted = undecided and solver.wall_time < time_limit * 0.99
     smaller = found if found.peak < start.peak else start
     return Plan(problem, smaller.offsets, proven_bound=bound, interrupted=interrupted)
+
+
+def _place(model: Any, problem: Problem, unit: int, offsets: list[Any], peak: Any) -> None:
+    """Each buffer at its offset below the peak, and clear of the others."""
+    over = _pairs(model, problem, offsets)
+    lifetimes, spans, demands = [], [], []
+    for index, buffer in enumerate(problem):
+        units = int(problem.footprints[index]) // unit
+        if not units:
+            continue
+        model.add(offsets[index] + units <= peak)
+        # What is written over another takes room of its own only from when that is gone.
+        alone = model.new_bool_var("")
+        model.add_exactly_one([alone, *(shared for _, shared in over[index])])
+        for begin, present in ((buffer.lower, alone), *over[index]):
+            if begin < buffer.upper:
+                steps = buffer.upper - begin
+                lifetimes.append(model.new_optional_fixed_size_interval_var(begin, steps, present, ""))
+                spans.append(model.new_optional_fixed_size_interval_var(offsets[index], units, present, ""))
+                demands.append(units)
+    model.add_no_overlap_2d(lifetimes, spans)
+    # Follows from the placement, but the solver reasons better with it.
+    model.add_cumulative(lifetimes, demands, peak)
+
+
+def _pairs(model: Any, problem: Problem, offsets: list[Any]) -> list[list[tuple[int, Any]]]:
+    """Per buffer: those that it may be written over, as the step at which that is gone, and whether it is.
+
+    That is a variable of the model: then both lie at one offset, and nobody else is there.
+    """
+    over: list[list[tuple[int, Any]]] = [[] for _ in problem.ids]
+    used: list[tuple[int, int, Any]] = []
+    for before, after in problem.shares.tolist():
+        if not problem.sizes[after]:
+            continue
+        shared = model.new_bool_var("")
+        model.add(offsets[before] == offsets[after]).only_enforce_if(shared)
+        for b, a, other in used:
+            chained = (a == before and problem.uppers[b] > problem.lowers[after]) or (
+                b == after and problem.uppers[before] > problem.lowers[a]
+            )
+            if b == before or chained:
+                model.add_at_most_one([shared, other])
+        used.append((before, after, shared))
+        over[after].append((int(problem.uppers[before]), shared))
+    return over
