@@ -22,8 +22,8 @@ def tape(*, outputs: int = 1) -> native.Tape:
         sizes.append(LARGE // outputs)
         lowers.append(4 + number)
         uppers.append(-1)
-    offsets = [0, LARGE, *[-1] * outputs]
-    return native.Tape(*(np.array(column, np.int64) for column in (sizes, lowers, uppers, offsets)))
+    columns = [np.array(column, np.int64) for column in (sizes, lowers, uppers)]
+    return native.Tape(columns[0], columns[1], columns[2], np.array([0, LARGE, *[-1] * outputs], np.int64))
 
 
 def fill(address: int, size: int, value: int) -> int:
