@@ -16,6 +16,7 @@
 
 #include "arena_bridge.hpp"
 #include "arena_heap.hpp"
+#include "arena_outputs.hpp"
 #include "arena_region.hpp"
 #include "arena_run.hpp"
 #include "arena_tape.hpp"
@@ -139,10 +140,17 @@ nb::object end_run() {
   return nb::cast(result);
 }
 
+HeapStats heap_stats() {
+  const auto handed = static_cast<std::int64_t>(outputs().live_bytes());
+  const auto blocks = static_cast<std::int64_t>(outputs().live_blocks());
+  return {heap().live_bytes() + handed, heap().live_blocks() + blocks, unknown_frees()};
+}
+
 // What outputs and small blocks left behind when they were freed goes back to the system.
 void trim_heap() {
   nb::gil_scoped_release unlocked;
   heap().trim();
+  outputs().trim();
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
@@ -235,6 +243,7 @@ NB_MODULE(arena, module) {
         return array(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
       },
       nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"));
+  module.attr("HANDED_FROM") = kHandedFrom;
   module.def("connected", &connected);
   module.def("enlist", &enlist);
   module.def("withdraw", &withdraw);
@@ -243,7 +252,7 @@ NB_MODULE(arena, module) {
   module.def("begin_record_inside", &begin_record_inside, nb::arg("pool"), nb::arg("size"), nb::arg("outlasting"));
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
   module.def("end_run", &end_run);
-  module.def("heap_stats", [] { return HeapStats{heap().live_bytes(), heap().live_blocks(), unknown_frees()}; });
+  module.def("heap_stats", &heap_stats);
   module.def("trim_heap", &trim_heap);
 
   // The allocator's entry points by address, so that tests can play the part of ONNX Runtime.
