@@ -123,7 +123,8 @@ def main() -> None:
         folder = Path(name)
 
         def new_page() -> Page:
-            return browser.new_page(viewport={"width": 1280, "height": 1000})
+            page: Page = browser.new_page(viewport={"width": 1280, "height": 1000})
+            return page
 
         model = folder / "squeezenet.onnx"
         onnx.save(zoo.build("squeezenet"), model)
