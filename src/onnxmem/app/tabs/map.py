@@ -128,9 +128,26 @@ def _controls(placed: Placed, look: Look) -> str:
                 on_click=lambda: look.begin(placed.around_peak(), look.chosen))  # fmt: skip
     whole.button("Show all", key="map all", icon=":material/zoom_out_map:", width="stretch",
                  on_click=lambda: _show_all(look))  # fmt: skip
+    _choose_steps(placed, look)
     if search.strip():
         st.caption(f"{placed.found(search.strip()):,} of {format_count(len(placed.rows), 'tensor')} found")
     return search.strip()
+
+
+def _choose_steps(placed: Placed, look: Look) -> None:
+    """The same as marking the curve, for whoever has no mouse."""
+    steps = len(placed.live)
+    if steps < 2:
+        return
+    first, last = (min(max(round(each), 0), steps) for each in look.window or (0, steps))
+    # Another one for every window: this one takes over what was marked on the curve.
+    key = f"map steps {look.map} {first} {last}"
+
+    def mark() -> None:
+        first, last = st.session_state[key]
+        look.begin((first, max(last, first + 1)) if (first, last) != (0, steps) else None, look.chosen)
+
+    st.slider("Steps in sight", 0, steps, (first, max(last, first + 1)), key=key, on_change=mark)
 
 
 def _show_all(look: Look) -> None:
