@@ -18,12 +18,12 @@ import numpy as np
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
-from onnxmem.session.memory import Deviation
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
 if TYPE_CHECKING:
+    from onnxmem.session.memory import Deviation
     from onnxmem.session.planned.formulas import Formulas
 
 
