@@ -118,7 +118,10 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
 nb::object end_run() {
   const Begun item = pop();
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
-    if (item.region != nullptr) item.pool->release(*item.region);
+    if (item.region != nullptr) {
+      item.pool->release(*item.region);
+      heap().keep_within(0);  // what found no room in the region would lie beside it from now on
+    }
     const nb::object none = nb::none();
     return nb::cast(recording->complete() ? recorded(recording->trace()) : Recorded{false, none, none, none});
   }

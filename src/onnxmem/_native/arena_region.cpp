@@ -63,6 +63,16 @@ void Region::shrink(std::size_t bytes) noexcept {
   std::erase_if(holes, [bytes](const Pages& hole) { return hole.end() > bytes; });
 }
 
+std::size_t Region::lowest_gap(std::size_t bytes) const {
+  if (holes.empty()) return live.lowest_gap(bytes);
+  UsedPages used;
+  for (const Interval& each : live.intervals()) used.add(each.start, each.end);
+  for (const Pages& hole : holes) used.add(hole.start, hole.end());
+  for (const Pages& gap : used.gaps(capacity_))
+    if (gap.bytes >= bytes) return gap.start;
+  return capacity_;
+}
+
 Pages Region::movable(const Pages& pages) const {
   if (!huge_) return pages;
   const std::uintptr_t base = reinterpret_cast<std::uintptr_t>(base_);
@@ -183,6 +193,9 @@ Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
 
 Region* Pool::borrow(std::size_t bytes) {
   const std::scoped_lock guard(pools().lock);
+  if (bytes == 0)
+    for (const auto& each : regions_)
+      if (idle(*each)) bytes = std::max(bytes, each->capacity());
   Region* region = bytes == 0 ? nullptr : take(bytes);
   if (region == nullptr || !region->reserve(bytes)) return nullptr;
   lend(*region);
@@ -260,8 +273,9 @@ std::size_t take_home(const std::vector<MovedPages>& pieces) {
     lent += region.lent;
     for (const MovedPages& each : pieces) {
       if (!region.holds(each.home)) continue;
-      busy = busy || region.lent;
-      if (idle(region)) region.refill(each);
+      const bool mine = region.lent && region.tenant == std::this_thread::get_id();
+      busy = busy || (region.lent && !mine);
+      if (mine || idle(region)) region.refill(each);
     }
   });
   return busy ? lent : 0;

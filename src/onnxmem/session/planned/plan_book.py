@@ -1,7 +1,7 @@
 """The plans of a session, one per combination of input shapes: recorded, solved, followed, and given up.
 
 The first run of a shape *records*; its trace is *solved*; later runs *replay* it. A run that deviates is right all the
-same, because from there on it is served from the heap. What is done about those that deviate often is in `adapting`.
+same, because from there on it is served from what is free. What is done about those that deviate often is in `adapting`.
 """
 
 from __future__ import annotations
@@ -155,27 +155,28 @@ class PlanBook:
             self._counts.runs_from_heap += from_heap
             self._counts.overruns += overruns
 
-    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
-        """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""
+    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> bool:
+        """Count a replay that ended well, or deviated, and adapt the plan if that happens often: then True."""
         with self.lock:
             if deviation is None:
                 self._counts.runs_replayed += 1
                 shape.replayed += 1
                 if shape.conduct.fitted and not shape.conduct.strikes:
-                    return  # as nearly always
+                    return False  # as nearly always
             else:
                 self._counts.runs_deviated += 1
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
-                return
+                return False
             if advice.change is Change.RECORD_AGAIN:
                 self._recorded_again.add(shape.key)
                 self._shapes.pop(shape.key, None)
-                return
+                return False
         after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
+        return True
 
     def _keep(self, shape: ShapePlan) -> None:
         self._shapes[shape.key] = shape

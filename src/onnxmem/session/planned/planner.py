@@ -120,8 +120,9 @@ class Planner:
                 self.arena.used()
                 if result.overruns:
                     self.book.count(overruns=result.overruns)
-                if completed:  # a run that failed says nothing about the plan
-                    self.book.ran(shape, _deviation(result.deviation))
+                # A run that failed says nothing about the plan.
+                if completed and self.book.ran(shape, _deviation(result.deviation)):
+                    self.arena.needed(self.book, self.book.peak, for_good=True)
         return outputs
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
