@@ -65,6 +65,10 @@ class Region {
 
   // Where so much is free that outputs have not taken the pages of.
   std::size_t lowest_gap(std::size_t bytes) const;
+  // Something is written here: what outputs took of it is not missing any more.
+  void touch(std::size_t start, std::size_t end) {
+    if (!holes.empty()) std::erase_if(holes, [=](const Pages& each) { return each.start < end && start < each.end(); });
+  }
   // Put those pages that are missing here back.
   void refill(const MovedPages& moved);
 

@@ -94,11 +94,17 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
     return off_tape(size);
   }
   ++step_;
+  region_.touch(start, end);
   if (tape_.guard() != 0) std::memset(region_.base() + start + size, kGuard, end - start - size);
   return region_.base() + start;
 }
 
 void* ReplayingRun::beside(std::uint32_t buffer, std::size_t size) noexcept {
+  if (tape_.size_of(buffer) == 0 && size >= kHandedFrom) {
+    // One of any size, which is there for nobody knows how long: should it keep pages until their place is needed, new
+    // ones come there.
+    if (void* block = outputs().take_free(region_, size)) return block;
+  }
   if (const std::vector<Pages>* pages = tape_.pages_for(buffer)) {
     if (void* kept = outputs().reuse(size)) return kept;
     if (void* output = outputs().take(region_, *pages, size)) return output;

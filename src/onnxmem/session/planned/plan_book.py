@@ -41,6 +41,11 @@ class ShapePlan:
     conduct: Conduct = field(default_factory=Conduct)
     replayed: int = 0
     reason: str = ""
+    room: int = field(init=False)
+    """What the whole run needed: buffers that are left out find pages there, and so does what comes after a cut."""
+
+    def __post_init__(self) -> None:
+        self.room = self.placement.peak
 
 
 @dataclass
@@ -73,13 +78,13 @@ class PlanBook:
 
     @property
     def peak(self) -> int:
-        """What the largest plan takes."""
+        """What the largest plan takes, or took before it was adapted."""
         return self.expected()[0]
 
     def expected(self) -> tuple[int, Int64Array]:
         """What a new shape may need: the largest plan, and which allocations, by number, outlived runs of others."""
         with self.lock:
-            peak = max((shape.tape.peak for shape in self._shapes.values() if shape.tape), default=0)
+            peak = max((shape.room for shape in self._shapes.values() if shape.tape), default=0)
             return peak, self._outlasting
 
     @property
@@ -146,6 +151,7 @@ class PlanBook:
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
+            shape.room -= shape.placement.peak - better.peak
             shape.placement, shape.tape = better, new
             return True
 
@@ -156,7 +162,7 @@ class PlanBook:
             self._counts.overruns += overruns
 
     def ran(self, shape: ShapePlan, deviation: Deviation | None) -> bool:
-        """Count a replay that ended well, or deviated, and adapt the plan if that happens often: then True."""
+        """Count a replay that ended well, or deviated, and adapt the plan if that happens often; True: it has none now."""
         with self.lock:
             if deviation is None:
                 self._counts.runs_replayed += 1
@@ -176,7 +182,7 @@ class PlanBook:
         after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
-        return True
+        return after.tape is None
 
     def _keep(self, shape: ShapePlan) -> None:
         self._shapes[shape.key] = shape
