@@ -200,7 +200,9 @@ def main() -> int:
         return 0
     rows = []
     if not asked.json:
-        print(f"{'model':<14}{'without':>10}{'ms':>10}{'dev.':>6}{'package':>10}{'ms':>10}{'dev.':>6}{'more':>8}  (MiB)")
+        print(
+            f"{'model':<14}{'without':>10}{'ms':>10}{'dev.':>6}{'package':>10}{'ms':>10}{'dev.':>6}{'more':>8}  (MiB)"
+        )
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as folder:
         for name in asked.names or TEXTS:
             rows.append(compare(name, Path(folder)))

@@ -276,8 +276,7 @@ void fuzz_off_the_tape(unsigned seed) {
   Pool pool(1, true, false);
   for (int turn = 0; turn < 12; ++turn) {
     const auto calls = turn % 3 == 0 ? recorded : large_calls(random, 20);
-    Region* region = pool.borrow(turn % 2 ? tape->peak() : 0);
-    if (region == nullptr) region = pool.borrow(1 << 20);
+    Region* region = pool.acquire(turn % 2 ? tape->peak() : 0, 0).region;
     std::unique_ptr<Run> run;
     if (turn % 2)
       run = std::make_unique<ReplayingRun>(*tape, *region);

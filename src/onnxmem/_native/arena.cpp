@@ -82,29 +82,38 @@ void begin_heap() { push({std::make_unique<HeapRun>(), nullptr, nullptr}); }
 
 void begin_record(bool limited) { push({std::make_unique<RecordingRun>(limited), nullptr, nullptr}); }
 
-// As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap.
-bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Column& outlasting) {
-  Region* region = pool->borrow(size);
-  if (region == nullptr) {
-    begin_record(true);
-    return false;
-  }
-  push({std::make_unique<RecordingRun>(true, region, values(outlasting)), nullptr, std::move(pool), region});
-  return true;
-}
-
-// False: there was no region to be had, and the run is served from the heap.
-bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
+// A region of the pool, waited for as long as it takes; Ctrl-C ends that.
+Pool::Loan borrow(Pool& pool, std::size_t size) {
   Pool::Loan loan{};
   do {
     nb::gil_scoped_release unlocked;
     const bool again = loan.answer == Pool::Answer::busy;
-    loan = pool->acquire(tape->peak(), again ? 0.1 : 0.0, again);
+    loan = pool.acquire(size, again ? 0.1 : 0.0, again);
     if (loan.answer == Pool::Answer::busy) {
       nb::gil_scoped_acquire locked;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C while waiting
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
   } while (loan.answer == Pool::Answer::busy);
+  return loan;
+}
+
+// As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap. It is
+// there, too, if no size is asked for and no region has been used, but it has its turn: no more runs at once than the
+// pool has regions.
+bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Column& outlasting) {
+  const Pool::Loan loan = borrow(*pool, size);
+  if (loan.answer == Pool::Answer::refused) {
+    begin_record(true);
+    return false;
+  }
+  Region* inside = loan.region->capacity() > whole_pages(1) ? loan.region : nullptr;
+  push({std::make_unique<RecordingRun>(true, inside, values(outlasting)), nullptr, std::move(pool), loan.region});
+  return inside != nullptr;
+}
+
+// False: there was no region to be had, and the run is served from the heap.
+bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
+  const Pool::Loan loan = borrow(*pool, tape->peak());
   if (loan.answer == Pool::Answer::refused) {
     begin_heap();
     return false;
@@ -120,7 +129,7 @@ nb::object end_run() {
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
     if (item.region != nullptr) {
       item.pool->release(*item.region);
-      heap().keep_within(0);  // what found no room in the region would lie beside it from now on
+      heap().trim();  // what did not fit into the region; later outputs do not need so much
     }
     const nb::object none = nb::none();
     return nb::cast(recording->complete() ? recorded(recording->trace()) : Recorded{false, none, none, none});

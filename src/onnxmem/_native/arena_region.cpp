@@ -159,7 +159,7 @@ Region* Pool::take(std::size_t bytes) {
     if (region->capacity() >= bytes && (!fitting || region->capacity() < fitting->capacity())) fitting = region.get();
     if (!largest || region->capacity() > largest->capacity()) largest = region.get();
   }
-  if (fitting) return fitting;
+  if (fitting && bytes != 0) return fitting;
   if (!largest && regions_.size() < limit_) {
     regions_.push_back(std::make_unique<Region>(huge_));
     largest = regions_.back().get();
@@ -189,17 +189,6 @@ Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
   }
   ++refused_;
   return {Answer::refused, nullptr};
-}
-
-Region* Pool::borrow(std::size_t bytes) {
-  const std::scoped_lock guard(pools().lock);
-  if (bytes == 0)
-    for (const auto& each : regions_)
-      if (idle(*each)) bytes = std::max(bytes, each->capacity());
-  Region* region = bytes == 0 ? nullptr : take(bytes);
-  if (region == nullptr || !region->reserve(bytes)) return nullptr;
-  lend(*region);
-  return region;
 }
 
 void Pool::lend(Region& region) {

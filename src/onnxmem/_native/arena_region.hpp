@@ -101,8 +101,6 @@ class Pool {
   // refused at once, because it would wait for itself.
   // Who asks `again` has been counted as waiting already.
   Loan acquire(std::size_t bytes, double seconds, bool again = false);
-  // The same without waiting; null if there is none to be had. Of 0 bytes: the largest there is.
-  Region* borrow(std::size_t bytes);
   void release(Region& region);
 
   void trim();
@@ -111,7 +109,7 @@ class Pool {
 
  private:
   friend struct Pools;
-  Region* take(std::size_t bytes);
+  Region* take(std::size_t bytes);  // an idle one: the smallest that is large enough; of 0 bytes, the largest
   static void lend(Region& region);
 
   const std::size_t limit_;
