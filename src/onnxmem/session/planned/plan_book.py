@@ -206,7 +206,7 @@ class PlanBook:
             self._counts.overruns += overruns
 
     def ran(self, shape: ShapePlan, deviation: Deviation | None) -> bool:
-        """Count a replay that ended well, or deviated, and adapt the plan if that is often so; True: it has none now."""
+        """Count a replay that ended well or deviated, and adapt the plan if that is often so. True: it has none now."""
         with self.lock:
             if deviation is None:
                 self._counts.runs_replayed += 1
