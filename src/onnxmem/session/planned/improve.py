@@ -73,7 +73,8 @@ class _Job:
         if tape is None or not before.improvable:
             return True
         try:
-            after = longer_search(Trace.recorded(tape.trace), before, guard=book.guard, seconds=seconds, seed=seed)
+            trace = Trace.recorded(tape.trace).ended(tape.offsets >= 0)
+            after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed)
         except OnnxmemError:
             return True
         if after is not before and book.improved(shape, tape, after):

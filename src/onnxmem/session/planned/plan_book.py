@@ -2,7 +2,7 @@
 
 The first run of a shape *records*; its trace is *solved*; later runs *replay* it. After a few shapes what others will
 ask for is *predicted* (`formulas`), and their first run replays already. A run that deviates is right all the same,
-because from there on it is served from the heap. What is done about those that deviate often is in `adapting`.
+because from there on it is served from what is free. What is done about those that deviate often is in `adapting`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class ShapePlan:
     predicted: bool = False
     """Whether nothing was recorded: formulas say what its runs ask for."""
     reason: str = ""
+    room: int = field(init=False)
+    """What the whole run needed: buffers that are left out find pages there, and so does what comes after a cut."""
+
+    def __post_init__(self) -> None:
+        self.room = self.placement.peak
 
     @property
     def came_again(self) -> bool:
@@ -98,13 +103,13 @@ class PlanBook:
 
     @property
     def peak(self) -> int:
-        """What the largest plan takes."""
+        """What the largest plan takes, or took before it was adapted."""
         return self.expected()[0]
 
     def expected(self) -> tuple[int, Int64Array]:
         """What a new shape may need: the largest plan, and which allocations, by number, outlived runs of others."""
         with self.lock:
-            peak = max((shape.tape.peak for shape in self._shapes.values() if shape.tape), default=0)
+            peak = max((shape.room for shape in self._shapes.values() if shape.tape), default=0)
             return peak, self._outlasting
 
     @property
@@ -206,6 +211,7 @@ class PlanBook:
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
+            shape.room -= shape.placement.peak - better.peak
             shape.placement, shape.tape = better, new
             return True
 
@@ -215,32 +221,33 @@ class PlanBook:
             self._counts.runs_from_heap += from_heap
             self._counts.overruns += overruns
 
-    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
-        """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""
+    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> bool:
+        """Count a replay that ended well or deviated, and adapt the plan if that is often so. True: it has none now."""
         with self.lock:
             if deviation is None:
                 self._counts.runs_replayed += 1
                 shape.replayed += 1
                 if shape.conduct.fitted and not shape.conduct.strikes:
-                    return  # as nearly always
+                    return False  # as nearly always
             else:
                 self._counts.runs_deviated += 1
                 if shape.predicted and not shape.conduct.fitted:
                     self._shapes.pop(shape.key, None)  # the next run of it is recorded
                     assert self._formulas is not None
                     self._formulas.failed(shape.key.kind)
-                    return
+                    return False
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
-                return
+                return False
             if advice.change is Change.RECORD_AGAIN:
                 self._recorded_again.add(shape.key)
                 self._shapes.pop(shape.key, None)
-                return
+                return False
         after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
+        return after.tape is None
 
     def _keep(self, shape: ShapePlan) -> None:
         self._shapes[shape.key] = shape

@@ -123,7 +123,8 @@ class Planner:
                 if result.overruns:
                     self.book.count(overruns=result.overruns)
                 if completed:  # a run that failed says nothing about the plan
-                    self.book.ran(shape, _deviation(result.deviation))
+                    if self.book.ran(shape, _deviation(result.deviation)):
+                        self.arena.needed(self.book, self.book.peak, for_good=True)
                     if shape.came_again and shape.placement.improvable:
                         self._improve(shape)
         return outputs
