@@ -234,7 +234,8 @@ class PlanBook:
                 if shape.predicted and not shape.conduct.fitted:
                     self._shapes.pop(shape.key, None)  # the next run of it is recorded
                     assert self._formulas is not None
-                    self._formulas.failed(shape.key.kind)
+                    with self.learning:
+                        self._formulas.failed(shape.key.kind)
                     return False
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
