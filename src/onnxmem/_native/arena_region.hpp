@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "arena_pages.hpp"
+
 namespace onnxmem::arena {
 
 struct Interval {
@@ -25,6 +27,7 @@ class LiveSet {
   bool add(const Interval& interval);                 // false, and nothing done, if it would overlap
   std::optional<Interval> remove(std::size_t start);  // nothing if none starts there
   std::size_t lowest_gap(std::size_t bytes) const;    // where so much is free
+  const std::vector<Interval>& intervals() const { return intervals_; }
   bool empty() const { return intervals_.empty(); }
   void clear() { intervals_.clear(); }
 
@@ -50,11 +53,24 @@ class Region {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_) < capacity_;
   }
 
+  // The part of some pages that an output may have: all, or of huge ones those that move whole.
+  Pages movable(const Pages& pages) const;
+
   LiveSet live;
+  std::vector<Pages> holes;  // pages that outputs took and nothing touched since; the tenant's, as `live` is
   bool lent = false;
   bool escaped = false;  // a run ended and left buffers behind: not lent again until they are freed
   std::thread::id tenant;
   std::vector<std::size_t> strays;  // freed by other threads than the tenant; under the pools' lock
+
+  // Where so much is free that outputs have not taken the pages of.
+  std::size_t lowest_gap(std::size_t bytes) const;
+  // Something is written here: what outputs took of it is not missing any more.
+  void touch(std::size_t start, std::size_t end) {
+    if (!holes.empty()) std::erase_if(holes, [=](const Pages& each) { return each.start < end && start < each.end(); });
+  }
+  // Put those pages that are missing here back.
+  void refill(const MovedPages& moved);
 
  private:
   bool huge_;
@@ -85,8 +101,6 @@ class Pool {
   // refused at once, because it would wait for itself.
   // Who asks `again` has been counted as waiting already.
   Loan acquire(std::size_t bytes, double seconds, bool again = false);
-  // The same without waiting; null if there is none to be had, or nothing is asked for.
-  Region* borrow(std::size_t bytes);
   void release(Region& region);
 
   void trim();
@@ -95,7 +109,7 @@ class Pool {
 
  private:
   friend struct Pools;
-  Region* take(std::size_t bytes);
+  Region* take(std::size_t bytes);  // an idle one: the smallest that is large enough; of 0 bytes, the largest
   static void lend(Region& region);
 
   const std::size_t limit_;
@@ -106,6 +120,9 @@ class Pool {
 
 // Frees a pointer into a region that the calling thread does not run in. False if no region holds it.
 bool release_stray(void* p);
+// Put an output's pages back into the regions that they came from, as far as they are missing there and nobody runs in
+// them, or only the calling thread does. If somebody else runs there: how many runs are going on. Otherwise 0.
+std::size_t take_home(const std::vector<MovedPages>& pieces);
 void trim_all();
 void before_fork();
 void after_fork_in_parent();

@@ -89,6 +89,7 @@ Tape::Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t gu
     if (sizes_[i] == 0 && (offsets_[i] >= 0 || trace.uppers[i] != -1))
       throw std::invalid_argument("a buffer of any size has a place or an end");
   check_placement();
+  plan_hand_overs();
 }
 
 Trace Tape::trace() const {

@@ -88,17 +88,18 @@ class Followed(NamedTuple):
 
 def apply(advice: Advice, conduct: Conduct, trace: Trace, before: Placement, guard: int) -> Followed:
     """Carry out what `adapt` advised: leave a buffer out, or cut."""
+    whole = trace.ended(before.offsets >= 0)  # what an earlier cut left without an end still has a place
     if advice.change is Change.LEAVE_OUT:
-        part = trace.without(advice.step)
+        part = whole.without(advice.step)
         placement = place(part, guard=guard)
-        tape = follow(part, placement, guard=guard, cut=part.steps if conduct.cuts else None)
+        tape = follow(part, placement, guard=guard, cut=trace.steps if conduct.cuts else None)
         count = conduct.left_out
         which = "1 buffer is on the heap: its" if count == 1 else f"{count} buffers are on the heap: their"
         return Followed(placement, tape, f"{which} size depends on the data")
     assert conduct.last is not None
     times = "once" if conduct.deviated == 1 else f"{conduct.deviated} times"
     why = f"{conduct.last.kind.value} at step {conduct.last.step} of {trace.steps}, {times}"
-    part = trace.prefix(advice.step)
+    part = whole.prefix(advice.step)
     if conduct.cuts > _CUTS or not part.bound(guard) >= _WORTHWHILE * before.bound > 0:
         return Followed(before, None, f"served from the heap for good: {why}")
     placement = place(part, guard=guard)

@@ -17,6 +17,8 @@ from onnxmem.session.planned.trace import OUTLIVES, Trace
 # The first plan must not keep the caller waiting. The background has more time, but a search takes memory, too: here
 # it takes it while the arena is still empty, there on top of it.
 AT_ONCE = 0.25
+# A search takes memory, too: for less than that, none begins.
+WORTHWHILE = 128 * 2**10
 # Above this many buffers, those that hardly matter for the peak are placed without a search. All of them together may
 # cost this part of the peak.
 _MANY = 4000
@@ -31,29 +33,41 @@ class Placement:
     peak: int
     bound: int
     """The best lower bound that was proven."""
-    problem: Problem | None = None
-    """What a longer search could work on; nothing if it cannot get any better."""
+    improvable: bool = False
+    """Whether a longer search could find a better one."""
 
     @property
     def optimal(self) -> bool:
         return self.peak <= self.bound
 
 
-def place(trace: Trace, *, guard: int = 0, seconds: float = AT_ONCE, seed: int = 0) -> Placement:
-    """Offsets for the buffers that live within the run."""
-    small = _small_ones(trace, guard)
-    large = np.setdiff1d(trace.inside, small, assume_unique=True)
-    problem = trace.problem(guard=guard, rows=large)
-    return _combined(trace, guard, small, _solve(problem, seconds, seed))
+def place(
+    trace: Trace, *, guard: int = 0, seconds: float = AT_ONCE, room: int = 0, worthwhile: int = WORTHWHILE
+) -> Placement:
+    """Offsets for the buffers that live within the run.
+
+    The first will do that need no more than the `room` there is, or of which no others could save a `worthwhile` part.
+    """
+    if len(trace.inside) > _MANY:
+        return _searched(trace, guard, seconds, 0)
+    rows, offsets = trace.inside, np.full(len(trace), -1, np.int64)
+    offsets[rows], peak, bound = placement.place_at_once(
+        trace.lowers[rows], trace.uppers[rows], trace.padded(guard)[rows]
+    )
+    quick = Placement(offsets, peak, bound, peak > bound + worthwhile)
+    return _searched(trace, guard, seconds, 0) if quick.improvable and peak > room else quick
 
 
 def improve(trace: Trace, before: Placement, *, guard: int, seconds: float, seed: int) -> Placement:
-    """A longer search where `before` left off; what it returns is never worse."""
-    assert before.problem is not None
-    small = _small_ones(trace, guard)
-    plan = _solve(before.problem, seconds, seed)
-    after = _combined(trace, guard, small, plan)
+    """A longer search; what it returns is never worse than what was there before."""
+    after = _searched(trace, guard, seconds, seed)
     return after if after.peak <= before.peak else before
+
+
+def _searched(trace: Trace, guard: int, seconds: float, seed: int) -> Placement:
+    small = _small_ones(trace, guard)
+    large = np.setdiff1d(trace.inside, small, assume_unique=True)
+    return _combined(trace, guard, small, _solve(trace.problem(guard=guard, rows=large), seconds, seed))
 
 
 def follow(trace: Trace, placement: Placement, *, guard: int = 0, cut: int | None = None) -> native.Tape:
@@ -89,7 +103,7 @@ def _combined(trace: Trace, guard: int, small: Int64Array, plan: Plan) -> Placem
         offsets[small] = plan.peak + above
         peak += int((above + sizes).max())
         bound = max(bound, trace.bound(guard))
-    return Placement(offsets, peak, bound, None if plan.optimal else plan.problem)
+    return Placement(offsets, peak, bound, not plan.optimal)
 
 
 def _small_ones(trace: Trace, guard: int) -> Int64Array:

@@ -1,7 +1,8 @@
 """The plans of a session, one per combination of input shapes: recorded, solved, followed, and given up.
 
-The first run of a shape *records*; its trace is *solved*; later runs *replay* it. A run that deviates is right all the
-same, because from there on it is served from the heap. What is done about those that deviate often is in `adapting`.
+The first run of a shape *records*; its trace is *solved*; later runs *replay* it. After a few shapes what others will
+ask for is *predicted* (`formulas`), and their first run replays already. A run that deviates is right all the same,
+because from there on it is served from what is free. What is done about those that deviate often is in `adapting`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
 from onnxmem.session.memory import Deviation
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
+from onnxmem.session.planned.formulas import Formulas
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
@@ -30,6 +32,16 @@ class RunKey(NamedTuple):
     outputs: tuple[str, ...]
     bound: tuple[str, ...] = ()
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """All of it but the numbers."""
+        return tuple((name, len(dims)) for name, dims in self.inputs), self.outputs, self.bound
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The numbers."""
+        return tuple(dim for _, dims in self.inputs for dim in dims)
+
 
 @dataclass(eq=False)
 class ShapePlan:
@@ -40,7 +52,19 @@ class ShapePlan:
     tape: native.Tape | None
     conduct: Conduct = field(default_factory=Conduct)
     replayed: int = 0
+    predicted: bool = False
+    """Whether nothing was recorded: formulas say what its runs ask for."""
     reason: str = ""
+    room: int = field(init=False)
+    """What the whole run needed: buffers that are left out find pages there, and so does what comes after a cut."""
+
+    def __post_init__(self) -> None:
+        self.room = self.placement.peak
+
+    @property
+    def came_again(self) -> bool:
+        """Whether this is the second run of the shape."""
+        return self.replayed == 1 + self.predicted
 
 
 @dataclass
@@ -52,6 +76,7 @@ class Counts:
     runs_deviated: int = 0
     runs_from_heap: int = 0
     overruns: int = 0
+    shapes_predicted: int = 0
 
 
 class PlanBook:
@@ -64,6 +89,8 @@ class PlanBook:
         self.limit = limit
         self.guard = guard
         self.lock = threading.Lock()
+        self.learning = threading.Lock()  # takes longer: those who only look up a plan do not wait for it
+        self._formulas = Formulas()
         self._counts = Counts()
         self._shapes: OrderedDict[RunKey, ShapePlan] = OrderedDict()
         self._recorded_again: set[RunKey] = set()
@@ -73,13 +100,13 @@ class PlanBook:
 
     @property
     def peak(self) -> int:
-        """What the largest plan takes."""
+        """What the largest plan takes, or took before it was adapted."""
         return self.expected()[0]
 
     def expected(self) -> tuple[int, Int64Array]:
         """What a new shape may need: the largest plan, and which allocations, by number, outlived runs of others."""
         with self.lock:
-            peak = max((shape.tape.peak for shape in self._shapes.values() if shape.tape), default=0)
+            peak = max((shape.room for shape in self._shapes.values() if shape.tape), default=0)
             return peak, self._outlasting
 
     @property
@@ -121,9 +148,9 @@ class PlanBook:
 
     def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
         """Take a new trace, with a plan that was found at once."""
-        # Where there are so many shapes that each is soon forgotten, none is worth a long search.
-        placement = place(trace, guard=self.guard, seconds=AT_ONCE / 10 if self.full else AT_ONCE)
-        shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
+        shape = self._planned(key, trace)
+        with self.learning:
+            self._formulas.learn(key.kind, key.dims, trace)
         with self.lock:
             self._counts.runs_recorded += 1
             shape.conduct = Conduct(recorded_again=key in self._recorded_again)
@@ -132,6 +159,28 @@ class PlanBook:
             self._outlasting = np.array(sorted(numbers), np.int64)
             self._keep(shape)
         return shape
+
+    def predict(self, key: RunKey) -> ShapePlan | None:
+        """A plan for a shape that never ran, if what it will ask for is certain."""
+        with self.learning:
+            trace = self._formulas.predict(key.kind, key.dims)
+        if trace is None:
+            return None
+        shape = self._planned(key, trace)
+        shape.predicted = True
+        with self.lock:
+            if key in self._shapes:  # another thread was faster
+                return self._shapes[key]
+            self._counts.shapes_predicted += 1
+            self._keep(shape)
+        return shape
+
+    def _planned(self, key: RunKey, trace: Trace) -> ShapePlan:
+        """With a plan that was found at once. A shape may never come again: a search is for those that need more room
+        than there is, and a long one for those that will be remembered."""
+        seconds = AT_ONCE / 10 if self.full else AT_ONCE
+        placement = place(trace, guard=self.guard, seconds=seconds, room=self.peak)
+        return ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
 
     def unfollowable(self, key: RunKey) -> None:
         """A run made so many calls for so little memory that following them would take more than it saves."""
@@ -146,6 +195,7 @@ class PlanBook:
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
+            shape.room -= shape.placement.peak - better.peak
             shape.placement, shape.tape = better, new
             return True
 
@@ -155,27 +205,32 @@ class PlanBook:
             self._counts.runs_from_heap += from_heap
             self._counts.overruns += overruns
 
-    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
-        """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""
+    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> bool:
+        """Count a replay that ended well or deviated, and adapt the plan if that is often so. True: it has none now."""
         with self.lock:
             if deviation is None:
                 self._counts.runs_replayed += 1
                 shape.replayed += 1
                 if shape.conduct.fitted and not shape.conduct.strikes:
-                    return  # as nearly always
+                    return False  # as nearly always
             else:
                 self._counts.runs_deviated += 1
+                if shape.predicted and not shape.conduct.fitted:
+                    self._shapes.pop(shape.key, None)  # the next run of it is recorded
+                    self._formulas.failed(shape.key.kind)
+                    return False
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
-                return
+                return False
             if advice.change is Change.RECORD_AGAIN:
                 self._recorded_again.add(shape.key)
                 self._shapes.pop(shape.key, None)
-                return
+                return False
         after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
+        return after.tape is None
 
     def _keep(self, shape: ShapePlan) -> None:
         self._shapes[shape.key] = shape
@@ -186,7 +241,7 @@ class PlanBook:
 
 def solved(key: RunKey, trace: Trace, *, seconds: float) -> dict[str, Any]:
     """A plan as `documents` writes it, searched for longer than a caller's first run may wait."""
-    placement = place(trace, seconds=seconds)
+    placement = place(trace, seconds=seconds, worthwhile=0)
     return _document(key, placement, follow(trace, placement))
 
 

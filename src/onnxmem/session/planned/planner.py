@@ -99,7 +99,7 @@ class Planner:
 
     def _placed(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run inside the shape's plan, or record it if it has none."""
-        shape = self.book.find(key)
+        shape = self.book.find(key) or self.book.predict(key)
         if shape is None:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
@@ -121,7 +121,10 @@ class Planner:
                 if result.overruns:
                     self.book.count(overruns=result.overruns)
                 if completed:  # a run that failed says nothing about the plan
-                    self.book.ran(shape, _deviation(result.deviation))
+                    if self.book.ran(shape, _deviation(result.deviation)):
+                        self.arena.needed(self.book, self.book.peak, for_good=True)
+                    if shape.came_again:
+                        improve(self.book, shape, self.arena, self._plan_seconds)
         return outputs
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
@@ -145,9 +148,8 @@ class Planner:
         if not recorded.complete:
             self.book.unfollowable(key)
             return
-        shape = self.book.recorded(key, Trace.recorded(recorded))
+        self.book.recorded(key, Trace.recorded(recorded))
         self.arena.needed(self.book, self.book.peak)
-        improve(self.book, shape, self.arena, self._plan_seconds)
 
 
 def _inside(run: Callable[..., Any], *arguments: Any) -> Any:
@@ -202,7 +204,7 @@ _BOOKS: weakref.WeakSet[PlanBook] = weakref.WeakSet()
 def _forked() -> None:
     # Another thread may have held one of these at the moment of the fork; in the child it does not exist.
     for book in _BOOKS:
-        book.lock = threading.Lock()
+        book.lock, book.learning = threading.Lock(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forked)

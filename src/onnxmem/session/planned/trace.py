@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxmem._native import arena as native
 from onnxmem.documents import Document, Record
@@ -96,6 +97,12 @@ class Trace(Record):
         # One call per step: they end one after the other, behind the last step there was.
         uppers[alive] = step + np.arange(len(alive))
         return Trace(self.sizes[rows], self.lowers[rows], uppers)
+
+    def ended(self, rows: npt.NDArray[np.bool_]) -> Trace:
+        """The same, in which those of these buffers that have no end get one, behind the last step."""
+        uppers, still = self.uppers.copy(), np.flatnonzero(rows & (self.uppers == OUTLIVES))
+        uppers[still] = self.steps + np.arange(len(still))
+        return Trace(self.sizes, self.lowers, uppers)
 
     def without(self, step: int) -> Trace:
         """The same, but the buffer allocated at that step may have any size (it says 0) and ends at any time."""
