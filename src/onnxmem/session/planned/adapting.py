@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from onnxmem._native import arena as native
-from onnxmem.session.memory import Deviation, DeviationKind
 from onnxmem.session.planned.placing import Placement, follow, place
 from onnxmem.session.planned.trace import Trace
+
+if TYPE_CHECKING:
+    from onnxmem.session.memory import Deviation
 
 # A deviation is one strike; four clean runs take one back: a shape that deviates less often than that keeps its plan.
 STRIKES = 3.0
@@ -65,9 +67,7 @@ def adapt(conduct: Conduct, deviation: Deviation | None) -> tuple[Conduct, Advic
     if deviation is None:
         return replace(conduct, strikes=max(0.0, conduct.strikes - _CLEAN_RUN), fitted=True), None
     steps = conduct.steps | {deviation.step}
-    of_size = (
-        deviation.kind is DeviationKind.ALLOCATION_OF_ANOTHER_SIZE and len(steps) == 1 and conduct.left_out < _LEFT_OUT
-    )
+    of_size = deviation.kind.name == "ALLOCATION_OF_ANOTHER_SIZE" and len(steps) == 1 and conduct.left_out < _LEFT_OUT
     strikes = conduct.strikes + 1
     after = replace(conduct, deviated=conduct.deviated + 1, strikes=strikes, steps=steps, last=deviation)
     if strikes < (STRIKES - 1 if of_size else STRIKES):

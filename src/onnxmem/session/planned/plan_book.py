@@ -11,18 +11,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
-from onnxmem.session.memory import Deviation
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply, in_common
-from onnxmem.session.planned.formulas import Formulas
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.trace import OUTLIVES, Trace
+
+if TYPE_CHECKING:
+    from onnxmem.session.memory import Deviation
+    from onnxmem.session.planned.formulas import Formulas
 
 
 class RunKey(NamedTuple):
@@ -90,7 +92,8 @@ class PlanBook:
         self.guard = guard
         self.lock = threading.Lock()
         self.learning = threading.Lock()  # takes longer: those who only look up a plan do not wait for it
-        self._formulas = Formulas()
+        self._formulas: Formulas | None = None  # only sessions that see several shapes have any
+        self._first: tuple[RunKey, Trace] | None = None
         self._counts = Counts()
         self._shapes: OrderedDict[RunKey, ShapePlan] = OrderedDict()
         self._recorded_again: set[RunKey] = set()
@@ -149,8 +152,7 @@ class PlanBook:
     def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
         """Take a new trace, with a plan that was found at once."""
         shape = self._planned(key, trace)
-        with self.learning:
-            self._formulas.learn(key.kind, key.dims, trace)
+        self._learn(key, trace)
         with self.lock:
             self._counts.runs_recorded += 1
             shape.conduct = Conduct(recorded_again=key in self._recorded_again)
@@ -162,6 +164,8 @@ class PlanBook:
 
     def predict(self, key: RunKey) -> ShapePlan | None:
         """A plan for a shape that never ran, if what it will ask for is certain."""
+        if self._formulas is None:
+            return None
         with self.learning:
             trace = self._formulas.predict(key.kind, key.dims)
         if trace is None:
@@ -174,6 +178,18 @@ class PlanBook:
             self._counts.shapes_predicted += 1
             self._keep(shape)
         return shape
+
+    def _learn(self, key: RunKey, trace: Trace) -> None:
+        with self.learning:
+            if self._formulas is None:
+                if self._first is None or self._first[0] == key:
+                    self._first = (key, trace)
+                    return
+                from onnxmem.session.planned.formulas import Formulas  # noqa: PLC0415  one shape needs none
+
+                first, self._formulas, self._first = self._first, Formulas(), None
+                self._formulas.learn(first[0].kind, first[0].dims, first[1])
+            self._formulas.learn(key.kind, key.dims, trace)
 
     def _planned(self, key: RunKey, trace: Trace) -> ShapePlan:
         """With a plan that was found at once. A shape may never come again: a search is for those that need more room
@@ -217,7 +233,9 @@ class PlanBook:
                 self._counts.runs_deviated += 1
                 if shape.predicted and not shape.conduct.fitted:
                     self._shapes.pop(shape.key, None)  # the next run of it is recorded
-                    self._formulas.failed(shape.key.kind)
+                    assert self._formulas is not None
+                    with self.learning:
+                        self._formulas.failed(shape.key.kind)
                     return False
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement

@@ -10,28 +10,28 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
 from onnxmem._native import arena as native
-from onnxmem.session.memory import Deviation, DeviationKind, SessionMemory, ShapeMemory
 from onnxmem.session.modes import CPU, CPU_PROVIDERS, find_mode
 from onnxmem.session.options import applied, entries
 from onnxmem.session.planned import bridge
 from onnxmem.session.planned.arena import own_arena
 from onnxmem.session.planned.forks import GATE
-from onnxmem.session.planned.improve import improve
 from onnxmem.session.planned.placing import warm_up
 from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
 from onnxmem.session.planned.trace import Trace
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.unknown import Unknown
 
+if TYPE_CHECKING:  # imported where somebody asks, or a run deviates: most sessions never do, and would be larger for it
+    from onnxmem.session.memory import Deviation, SessionMemory, ShapeMemory
+
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
 _SHRINK = "memory.enable_memory_arena_shrinkage"
-_KINDS = {kind: DeviationKind[kind.name] for kind in native.DeviationKind}
 
 
 class Planner:
@@ -66,6 +66,8 @@ class Planner:
     @property
     def memory(self) -> SessionMemory:
         """What it takes to run, and how its runs were served."""
+        from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
+
         pool, (counts, shapes) = self.arena.pool.stats(), self.book.snapshot()
         largest = max((s.placement for s in shapes if s.tape), key=lambda placement: placement.peak, default=None)
         none = Unknown(next((shape.reason for shape in shapes if shape.reason), "no run has been planned yet"))
@@ -123,8 +125,8 @@ class Planner:
                 if completed:  # a run that failed says nothing about the plan
                     if self.book.ran(shape, _deviation(result.deviation)):
                         self.arena.needed(self.book, self.book.peak, for_good=True)
-                    if shape.came_again:
-                        improve(self.book, shape, self.arena, self._plan_seconds)
+                    if shape.came_again and shape.placement.improvable:
+                        self._improve(shape)
         return outputs
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
@@ -143,6 +145,11 @@ class Planner:
             if on_heap:
                 native.trim_heap()
         return outputs
+
+    def _improve(self, shape: ShapePlan) -> None:
+        from onnxmem.session.planned.improve import improve  # noqa: PLC0415  few plans can be improved
+
+        improve(self.book, shape, self.arena, self._plan_seconds)
 
     def _solve(self, key: RunKey, recorded: native.Recorded) -> None:
         if not recorded.complete:
@@ -164,8 +171,10 @@ def _inside(run: Callable[..., Any], *arguments: Any) -> Any:
 def _deviation(native_one: native.Deviation | None) -> Deviation | None:
     if native_one is None:
         return None
+    from onnxmem.session.memory import Deviation, DeviationKind  # noqa: PLC0415
+
     return Deviation(
-        kind=_KINDS[native_one.kind],
+        kind=DeviationKind[native_one.kind.name],
         step=native_one.step,
         expected_bytes=native_one.expected_bytes,
         asked_bytes=native_one.asked_bytes,
@@ -267,6 +276,8 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:
+    from onnxmem.session.memory import ShapeMemory  # noqa: PLC0415
+
     none, placed = Unknown(shape.reason), shape.placement if shape.tape else None
     return ShapeMemory(
         inputs=dict(shape.key.inputs),
