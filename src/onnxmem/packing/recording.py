@@ -5,7 +5,7 @@ Asked in a process of its own, with the very settings the model will be loaded w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,11 +36,12 @@ class LoadSettings(Record):
 
 @dataclass(frozen=True)
 class RecordTask(Record):
-    """One run to be recorded."""
+    """Runs to be recorded."""
 
     model: Path
     settings: LoadSettings
-    feeds: tuple[tuple[str, str], ...]
+    feeds: tuple[tuple[tuple[str, str], ...], ...]
+    """Of each run."""
     folder: Path
     """For what ONNX Runtime writes on the way."""
     seconds: float | None
@@ -60,21 +61,29 @@ class Recording(Record):
 
 def record_nodes(model: Path, settings: LoadSettings, feeds: SavedFeeds, *, timeout: float) -> Recording:
     """Record one run, and once more with the profiler on."""
-    return _run(Recording, model, settings, feeds, None, timeout)
+    return _run(Recording, model, settings, [feeds], None, timeout)
 
 
 def record_plan(
-    model: Path, settings: LoadSettings, feeds: SavedFeeds, *, seconds: float, timeout: float
+    model: Path, settings: LoadSettings, feeds: Sequence[SavedFeeds], *, seconds: float, timeout: float
 ) -> Mapping[str, Any]:
-    """Record one run, and search for a plan of it for so long: a document for `plans` of a planned session."""
+    """Record runs with inputs of the same shapes, and search for a plan of what they have in common for so long.
+
+    It is a document for `plans` of a planned session.
+    """
     return _run(dict[str, Any], model, settings, feeds, seconds, timeout)
 
 
 def _run(
-    kind: type[_Answer], model: Path, settings: LoadSettings, feeds: SavedFeeds, seconds: float | None, timeout: float
+    kind: type[_Answer],
+    model: Path,
+    settings: LoadSettings,
+    feeds: Sequence[SavedFeeds],
+    seconds: float | None,
+    timeout: float,
 ) -> _Answer:
     with temporary_folder() as folder:
-        task = RecordTask(model.absolute(), settings, tuple(feeds), folder, seconds)
+        task = RecordTask(model.absolute(), settings, tuple(map(tuple, feeds)), folder, seconds)
         ended = run_child("onnxmem.packing.recording", task, timeout=timeout)
     if ended.code:
         raise ModelError(
@@ -111,22 +120,22 @@ def _nodes(task: RecordTask, feeds: Mapping[str, Any], trace: Trace) -> Recordin
     return Recording(trace, tuple(kernel.name for kernel in kernels), scratch)
 
 
-def _plan(feeds: Mapping[str, Any], trace: Trace, seconds: float) -> Mapping[str, Any]:
+def _plan(feeds: Mapping[str, Any], traces: Sequence[Trace], seconds: float) -> Mapping[str, Any]:
     from onnxmem.session.planned.plan_book import RunKey, solved  # noqa: PLC0415
 
     key = RunKey(tuple(sorted((name, array.shape) for name, array in feeds.items())), ())
-    return solved(key, trace, seconds=seconds)
+    return solved(key, traces, seconds=seconds)
 
 
 def _record(task: RecordTask) -> Recording | Mapping[str, Any]:
     """Runs in the child."""
     import numpy as np  # noqa: PLC0415
 
-    from onnxmem.session.planned.trace import record  # noqa: PLC0415
+    from onnxmem.session.planned.trace import record_all  # noqa: PLC0415
 
-    feeds = {name: np.load(path) for name, path in task.feeds}
-    trace = record(str(task.model), feeds, _options(task))
-    return _nodes(task, feeds, trace) if task.seconds is None else _plan(feeds, trace, task.seconds)
+    runs = [{name: np.load(path) for name, path in feeds} for feeds in task.feeds]
+    traces = record_all(str(task.model), runs, _options(task))
+    return _nodes(task, runs[0], traces[0]) if task.seconds is None else _plan(runs[0], traces, task.seconds)
 
 
 def main() -> None:

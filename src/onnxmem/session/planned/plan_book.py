@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
-from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
+from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply, in_common
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
@@ -257,10 +257,11 @@ class PlanBook:
             self._shapes.popitem(last=False)
 
 
-def solved(key: RunKey, trace: Trace, *, seconds: float) -> dict[str, Any]:
-    """A plan as `documents` writes it, searched for longer than a caller's first run may wait."""
+def solved(key: RunKey, traces: Sequence[Trace], *, seconds: float) -> dict[str, Any]:
+    """A plan as `documents` writes it, of what several runs have in common; searched for longer than a run may wait."""
+    trace, cut = in_common(traces)
     placement = place(trace, seconds=seconds, worthwhile=0)
-    return _document(key, placement, follow(trace, placement))
+    return _document(key, placement, follow(trace, placement, cut=cut))
 
 
 def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str, Any]:
@@ -289,6 +290,7 @@ def _read(document: Mapping[str, Any], guard: int) -> ShapePlan:
     placement = Placement(offsets, tape.peak, bound)
     if guard:
         # Guards need room that the file's plan does not have.
-        placement = place(trace, guard=guard)
-        tape = follow(trace, placement, guard=guard)
+        whole = trace.ended(offsets >= 0)
+        placement = place(whole, guard=guard)
+        tape = follow(whole, placement, guard=guard, cut=trace.steps if tape.cut else None)
     return ShapePlan(key, placement, tape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -89,6 +89,14 @@ class Trace(Record):
         changes[self.uppers[rows]] = -sizes  # every step is one call, so nothing is overwritten
         return int(np.cumsum(changes).max(initial=0))
 
+    @property
+    def calls(self) -> Int64Array:
+        """Which buffer each call was about, by its row, counted from 1; negative where it was freed."""
+        calls, ends = np.zeros(self.steps, np.int64), self.inside
+        calls[self.lowers] = np.arange(1, len(self) + 1)
+        calls[self.uppers[ends]] = -1 - ends
+        return calls
+
     def prefix(self, step: int) -> Trace:
         """The part before a step, in which whatever is alive at its end stays alive until then."""
         rows = self.lowers < step
@@ -123,6 +131,13 @@ def record(
     model: str | bytes, feeds: Mapping[str, Any], options: Any = None, *, time_limit: float | None = None
 ) -> Trace:
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
+    return record_all(model, [feeds], options, time_limit=time_limit)[0]
+
+
+def record_all(
+    model: str | bytes, runs: Iterable[Mapping[str, Any]], options: Any = None, *, time_limit: float | None = None
+) -> list[Trace]:
+    """The same of several runs of one session, each with its feeds."""
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
@@ -137,14 +152,9 @@ def record(
         alarm.daemon = True
         if time_limit is not None:
             alarm.start()
-        native.begin_record(limited=False)
-        outputs = None
         try:
-            # Kept until the recording ends: an output is what outlives the run.
-            outputs = session.run(None, feeds, how)
+            recorded = [_recorded(session, feeds, how) for feeds in runs]
         finally:
-            result = native.end_run()
-            del outputs
             alarm.cancel()
     except RuntimeUnsupported:
         raise
@@ -152,6 +162,18 @@ def record(
         if time_limit is not None and how.terminate:
             raise ModelError("the run was not done within its time limit") from error
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
-    if not isinstance(result, native.Recorded) or not result.complete:
+    if any(result is None for result in recorded):
         raise ModelError("there was no memory to write down what the model asks for")
-    return Trace.recorded(result)
+    return [Trace.recorded(result) for result in recorded if result is not None]
+
+
+def _recorded(session: Any, feeds: Mapping[str, Any], how: Any) -> native.Recorded | None:
+    native.begin_record(limited=False)
+    outputs = None
+    try:
+        # Kept until the recording ends: an output is what outlives the run.
+        outputs = session.run(None, feeds, how)
+    finally:
+        result = native.end_run()
+        del outputs
+    return result if isinstance(result, native.Recorded) and result.complete else None
