@@ -70,6 +70,6 @@ $(VENV)/installed: $(VENV)/created $(SOURCES)
 	@touch $@
 
 $(VENV)/installed-tests: $(VENV)/installed
-	$(PIP) install --no-compile --group test
+	$(PIP) install --group test
 	@$(VENV)/bin/python -m scripts.browser
 	@touch $@
