@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from onnxmem._native import arena as native
 from onnxmem._native import placement
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Int64Array, Problem
+from onnxmem.placement.shares import NO_PAIRS
 from onnxmem.placement.strategies import solve
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
@@ -33,17 +34,32 @@ class Placement:
     """The best lower bound that was proven."""
     problem: Problem | None = None
     """What a longer search could work on; nothing if it cannot get any better."""
+    shared: Int64Array = field(default_factory=lambda: NO_PAIRS)
+    """Pairs of rows (before, after) at one place."""
+    saved: int = 0
+    """How much less that takes, at the least: than the most that is alive at once."""
 
     @property
     def optimal(self) -> bool:
         return self.peak <= self.bound
 
+    @property
+    def over(self) -> Int64Array | None:
+        """For each buffer the one over which it is written, -1 for none; None if nothing shares."""
+        if not len(self.shared):
+            return None
+        over = np.full(len(self.offsets), -1, np.int64)
+        over[self.shared[:, 1]] = self.shared[:, 0]
+        return over
 
-def place(trace: Trace, *, guard: int = 0, seconds: float = AT_ONCE, seed: int = 0) -> Placement:
-    """Offsets for the buffers that live within the run."""
+
+def place(
+    trace: Trace, *, guard: int = 0, seconds: float = AT_ONCE, seed: int = 0, pairs: Int64Array = NO_PAIRS
+) -> Placement:
+    """Offsets for the buffers that live within the run, of which `pairs` may share a place."""
     small = _small_ones(trace, guard)
     large = np.setdiff1d(trace.inside, small, assume_unique=True)
-    problem = trace.problem(guard=guard, rows=large)
+    problem = trace.problem(guard=guard, rows=large, pairs=pairs)
     return _combined(trace, guard, small, _solve(problem, seconds, seed))
 
 
@@ -62,7 +78,7 @@ def follow(trace: Trace, placement: Placement, *, guard: int = 0, cut: int | Non
     if cut is not None:
         # There is no call for what is alive at the end: it may be freed at any time after, in any order.
         uppers = np.where(uppers >= cut, OUTLIVES, uppers)
-    return native.Tape(trace.sizes, trace.lowers, uppers, placement.offsets, guard, cut is not None)
+    return native.Tape(trace.sizes, trace.lowers, uppers, placement.offsets, guard, cut is not None, placement.over)
 
 
 @functools.cache
@@ -81,15 +97,18 @@ def _solve(problem: Problem, seconds: float, seed: int) -> Plan:
 def _combined(trace: Trace, guard: int, small: Int64Array, plan: Plan) -> Placement:
     """The solved large buffers below, the many small ones above them."""
     offsets = np.full(len(trace), -1, np.int64)
-    offsets[np.setdiff1d(trace.inside, small, assume_unique=True)] = plan.offsets
+    large = np.setdiff1d(trace.inside, small, assume_unique=True)
+    offsets[large] = plan.offsets
     peak, bound = plan.peak, plan.proven_bound
     if len(small):
         sizes = trace.padded(guard)[small]
         above = native.place_in_sequence(sizes, trace.lowers[small], trace.uppers[small])
         offsets[small] = plan.peak + above
         peak += int((above + sizes).max())
-        bound = max(bound, trace.bound(guard))
-    return Placement(offsets, peak, bound, None if plan.optimal else plan.problem)
+        bound = bound if len(plan.problem.shares) else max(bound, trace.bound(guard))
+    shared = large[plan.shared] if len(plan.problem.shares) else NO_PAIRS
+    saved = max(0, trace.bound(guard) - peak) if len(shared) else 0
+    return Placement(offsets, peak, bound, None if plan.optimal else plan.problem, shared, saved)
 
 
 def _small_ones(trace: Trace, guard: int) -> Int64Array:

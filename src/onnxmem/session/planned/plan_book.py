@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from onnxmem.placement.problem import Int64Array
 from onnxmem.session.memory import Deviation
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
+from onnxmem.session.planned.sharing import NOTHING, Sharing
+from onnxmem.session.planned.steady import Trust
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
 
@@ -41,6 +43,17 @@ class ShapePlan:
     conduct: Conduct = field(default_factory=Conduct)
     replayed: int = 0
     reason: str = ""
+    sharing: Sharing = NOTHING
+    """Which buffers may share places; which of them do, the placement says."""
+
+    def trusts(self, tape: native.Tape, deviation: Deviation | None) -> bool:
+        """Whether a run that followed the tape is right: one that deviated may have shared what it must not."""
+        if deviation is None or not len(tape.over):
+            return True
+        if self.sharing.trust is Trust.ALL:
+            return False
+        before = tape.over[tape.over >= 0]
+        return deviation.step > int(tape.trace.uppers[before].max())
 
 
 @dataclass
@@ -51,6 +64,7 @@ class Counts:
     runs_replayed: int = 0
     runs_deviated: int = 0
     runs_from_heap: int = 0
+    runs_repeated: int = 0
     overruns: int = 0
 
 
@@ -68,6 +82,7 @@ class PlanBook:
         self._shapes: OrderedDict[RunKey, ShapePlan] = OrderedDict()
         self._recorded_again: set[RunKey] = set()
         self._outlasting: Int64Array = np.empty(0, np.int64)
+        self._shared: tuple[Trace, Sharing] | None = None
 
     # What it says.
 
@@ -108,22 +123,32 @@ class PlanBook:
 
     def documents(self) -> list[dict[str, Any]]:
         """All plans as plain data, for a file."""
-        return [_document(shape.key, shape.placement, shape.tape) for shape in self.snapshot()[1] if shape.tape]
+        return [_document(shape, shape.tape) for shape in self.snapshot()[1] if shape.tape]
 
     # What it takes in.
 
-    def load(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Take plans that `documents` wrote: the first run of their shapes is already planned."""
+    def load(self, documents: Iterable[Mapping[str, Any]], *, allowed: Callable[[Sharing], bool] | None = None) -> None:
+        """Take plans that `documents` wrote: the first run of their shapes is already planned.
+
+        `allowed` says whether what they share may be shared here; without it, nothing is.
+        """
         for document in documents:
-            shape = _read(document, self.guard)
+            shape = _read(document, self.guard, allowed)
             with self.lock:
                 self._keep(shape)
+                if shape.sharing and self._shared is None and shape.tape is not None:
+                    self._shared = Trace.recorded(shape.tape.trace), shape.sharing
 
-    def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
-        """Take a new trace, with a plan that was found at once."""
+    def recorded(self, key: RunKey, trace: Trace, sharing: Sharing | None = None) -> ShapePlan:
+        """Take a new trace, with a plan that was found at once. `sharing` is known if the run was profiled."""
+        if sharing is None:
+            sharing = self._shared[1].for_trace(self._shared[0], trace) if self._shared else NOTHING
+        elif sharing:
+            self._shared = trace, sharing
         # Where there are so many shapes that each is soon forgotten, none is worth a long search.
-        placement = place(trace, guard=self.guard, seconds=AT_ONCE / 10 if self.full else AT_ONCE)
-        shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
+        seconds = AT_ONCE / 10 if self.full else AT_ONCE
+        placement = place(trace, guard=self.guard, seconds=seconds, pairs=sharing.pairs)
+        shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard), sharing=sharing)
         with self.lock:
             self._counts.runs_recorded += 1
             shape.conduct = Conduct(recorded_again=key in self._recorded_again)
@@ -142,7 +167,7 @@ class PlanBook:
 
     def improved(self, shape: ShapePlan, tape: native.Tape, better: Placement) -> bool:
         """Follow a better placement of a tape from the next run on; False if the shape follows another meanwhile."""
-        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut)
+        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut, better.over)
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
@@ -154,6 +179,21 @@ class PlanBook:
         with self.lock:
             self._counts.runs_from_heap += from_heap
             self._counts.overruns += overruns
+
+    def unshare(self, shape: ShapePlan, tape: native.Tape, *, for_good: bool = False) -> None:
+        """A run that shared places is not to be trusted: it is done again, and this shape shares nothing any more.
+
+        Other shapes will not share what this one did, if it is `for_good`.
+        """
+        trace = Trace.recorded(tape.trace)
+        placement = place(trace, guard=self.guard)
+        new = follow(trace, placement, guard=self.guard)
+        with self.lock:
+            self._counts.runs_repeated += not for_good
+            if for_good:
+                self._shared = None
+            if shape.tape is tape:
+                shape.placement, shape.tape, shape.sharing = placement, new, NOTHING
 
     def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
         """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""
@@ -176,6 +216,7 @@ class PlanBook:
         after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
+            shape.sharing = NOTHING
 
     def _keep(self, shape: ShapePlan) -> None:
         self._shapes[shape.key] = shape
@@ -184,13 +225,14 @@ class PlanBook:
             self._shapes.popitem(last=False)
 
 
-def solved(key: RunKey, trace: Trace, *, seconds: float) -> dict[str, Any]:
+def solved(key: RunKey, trace: Trace, *, seconds: float, sharing: Sharing = NOTHING) -> dict[str, Any]:
     """A plan as `documents` writes it, searched for longer than a caller's first run may wait."""
-    placement = place(trace, seconds=seconds)
-    return _document(key, placement, follow(trace, placement))
+    placement = place(trace, seconds=seconds, pairs=sharing.pairs)
+    return _document(ShapePlan(key, placement, None, sharing=sharing), follow(trace, placement))
 
 
-def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str, Any]:
+def _document(shape: ShapePlan, tape: native.Tape) -> dict[str, Any]:
+    key = shape.key
     return {
         "inputs": [[name, list(dims)] for name, dims in key.inputs],
         "outputs": list(key.outputs),
@@ -199,23 +241,33 @@ def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str,
         **Trace.recorded(tape.trace).document(),
         "offsets": tape.offsets.tolist(),
         "peak_bytes": tape.peak,
-        "lower_bound_bytes": placement.bound,
+        "lower_bound_bytes": shape.placement.bound,
+        **({"sharing": shape.sharing.document()} if shape.sharing else {}),
     }
 
 
-def _read(document: Mapping[str, Any], guard: int) -> ShapePlan:
+def _read(document: Mapping[str, Any], guard: int, allowed: Callable[[Sharing], bool] | None) -> ShapePlan:
     try:
         inputs = tuple((str(name), tuple(map(int, dims))) for name, dims in document["inputs"])
         key = RunKey(inputs, tuple(map(str, document["outputs"])), tuple(map(str, document["bound"])))
         trace, bound = Trace.from_document(document), int(document["lower_bound_bytes"])
         offsets = np.asarray(document["offsets"], np.int64)
+        may_share = Sharing.from_document(document["sharing"]) if "sharing" in document else NOTHING
+        pairs = may_share.pairs
+        if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(trace)):
+            raise PlanError("a pair names a buffer that is not there")
+        used = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]] if len(pairs) else pairs
+        placement = Placement(offsets, 0, bound, shared=used)
         # The library checks every offset against every other: a file is not trusted.
-        tape = native.Tape(*trace.columns, offsets, 0, bool(document["cut"]))
+        tape = native.Tape(*trace.columns, offsets, 0, bool(document["cut"]), placement.over)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlanError(f"this is not a plan that can be followed: {error}") from error
-    placement = Placement(offsets, tape.peak, bound)
-    if guard:
-        # Guards need room that the file's plan does not have.
-        placement = place(trace, guard=guard)
+    saved = max(0, trace.bound() - tape.peak) if len(used) else 0
+    placement = replace(placement, peak=tape.peak, saved=saved)
+    if may_share and not (allowed and allowed(may_share)):
+        may_share = NOTHING
+    if guard or (len(used) and not may_share):
+        # Guards need room that the file's plan does not have; and so does what shares no places.
+        placement = place(trace, guard=guard, pairs=may_share.pairs)
         tape = follow(trace, placement, guard=guard)
-    return ShapePlan(key, placement, tape)
+    return ShapePlan(key, placement, tape, sharing=may_share)

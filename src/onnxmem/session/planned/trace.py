@@ -14,6 +14,7 @@ from onnxmem._native import arena as native
 from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
+from onnxmem.placement.shares import NO_PAIRS, within
 from onnxmem.session.options import silent
 
 ALIGNMENT = 64
@@ -71,13 +72,25 @@ class Trace(Record):
         padded: Int64Array = -(-self.sizes // ALIGNMENT) * ALIGNMENT + guard
         return padded
 
-    def problem(self, *, outputs: bool = False, guard: int = 0, rows: Int64Array | None = None) -> Problem:
-        """The placement problem: buffers that live within the run (or `rows`); with `outputs`, all of them."""
+    def problem(
+        self,
+        *,
+        outputs: bool = False,
+        guard: int = 0,
+        rows: Int64Array | None = None,
+        pairs: Int64Array = NO_PAIRS,
+    ) -> Problem:
+        """The placement problem: buffers that live within the run (or `rows`); with `outputs`, all of them.
+
+        `pairs` of rows (before, after) may share a place: see `sharing.py`.
+        """
         if rows is None:
             rows = np.arange(len(self)) if outputs else self.inside
         uppers = np.where(self.uppers == OUTLIVES, self.steps, self.uppers)[rows]
         sizes = (self.padded(guard) if guard else self.sizes)[rows]
-        return Problem(tuple(f"a{row}" for row in rows), self.lowers[rows], uppers, sizes, ALIGNMENT)
+        shares = within(pairs, rows, len(self)) if len(pairs) else pairs
+        names = tuple(f"a{row}" for row in rows)
+        return Problem(names, self.lowers[rows], uppers, sizes, ALIGNMENT, shares=shares)
 
     def bound(self, guard: int = 0, rows: Int64Array | None = None) -> int:
         """The most that is alive at once, of the buffers that live within the run (or of `rows`)."""

@@ -1,0 +1,139 @@
+"""Which calls of a recorded run belong to which node? ONNX Runtime's own profile of that run says so.
+
+It has a node's name, operator and shapes, and the statistics of the allocator at the node's end with their change since
+its beginning. Our allocator's statistics are how many calls the run has made (`statistics` in `arena_bridge.cpp`), so a
+node's calls are known exactly: no clocks are compared. Profiling ends with the first recorded run: it keeps all events
+in memory until then, a few KiB per node.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any, NamedTuple
+
+from onnxmem.errors import OnnxmemError
+from onnxmem.session.modes import Setting
+from onnxmem.session.options import applied
+
+_KERNEL = "_kernel_time"
+# As ONNX Runtime writes element types into a profile.
+ITEM_BYTES = {
+    "float": 4, "double": 8, "float16": 2, "bfloat16": 2, "bool": 1,
+    "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+}  # fmt: skip
+
+
+class Value(NamedTuple):
+    """A tensor that goes into a node or comes out of it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What it takes; -1 if its elements have no size of their own."""
+        count = ITEM_BYTES.get(self.dtype, -1)
+        for dim in self.shape:
+            count *= dim
+        return count
+
+
+class NodeCalls(NamedTuple):
+    """A node as it ran, and which calls were its own: `begin` up to, not including, `end`."""
+
+    name: str
+    op: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    constant_bytes: int
+    """How much of its inputs are constants."""
+    begin: int
+    end: int
+
+
+class Profile:
+    """The profile of a session that has not run yet; read once, after the run that was marked with its token."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.token = 0
+
+    def new_token(self) -> int:
+        """For the run that is about to begin. One before it may have failed; and a forked child has the file, too."""
+        self.token = int.from_bytes(os.urandom(7), "little") + 1
+        return self.token
+
+    def nodes(self, marks: int) -> list[NodeCalls]:
+        """The nodes of the marked run in the order they began; none unless all of its `marks` are accounted for."""
+        found = []
+        with self._file as file:
+            for line in file:
+                event = _event(line)
+                if event is not None and int(event["args"].get("mem_arena_held", 0)) == self.token:
+                    found.append(event)
+        # Two marks per node, the second one in its event. One that is missing would give its calls to another node.
+        found.sort(key=lambda event: int(event["args"]["mem_in_use_peak"]))
+        if not found or marks != 2 * len(found):
+            return []
+        nodes = [_node(event) for event in found]
+        nodes.sort(key=lambda node: node.begin)  # a loop begins before what is in it, and ends after it
+        return nodes
+
+
+@contextmanager
+def profiled(options: Any) -> Iterator[Callable[[], Profile | None]]:
+    """Profile the session that is made with these options in this block; then the profile can be had.
+
+    None if somebody profiles for himself, or if there is no place for the file. It has no name any more once the
+    session is made: whatever becomes of the process, nothing is left behind.
+    """
+    if options.enable_profiling:
+        yield lambda: None
+        return
+    from onnxmem.folders import temporary_folder  # noqa: PLC0415  sessions that share nothing do without
+
+    with ExitStack() as while_made:
+        try:
+            folder = while_made.enter_context(temporary_folder())
+        except (OSError, OnnxmemError):
+            yield lambda: None
+            return
+        settings: dict[str, Setting] = {"enable_profiling": True, "profile_file_prefix": str(folder / "run")}
+        while_made.enter_context(applied(options, settings, {}))
+        found: list[Profile] = []
+        yield lambda: found[0] if found else None
+        for file in folder.iterdir():
+            found.append(Profile(file.open(encoding="utf-8", errors="replace")))
+
+
+def _event(line: str) -> Any:
+    """A node's event; None if it is something else, or not whole."""
+    import json  # noqa: PLC0415
+
+    if '"Node"' not in line or _KERNEL not in line:
+        return None
+    try:
+        event = json.loads(line.strip().removesuffix(","))
+        return event if event["cat"] == "Node" and "mem_in_use_peak" in event["args"] else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _node(event: Any) -> NodeCalls:
+    arguments = event["args"]
+    end = int(arguments["mem_bytes_in_use"])
+    return NodeCalls(
+        name=event["name"].removesuffix(_KERNEL),
+        op=arguments["op_name"],
+        inputs=_values(arguments["input_type_shape"]),
+        outputs=_values(arguments["output_type_shape"]),
+        constant_bytes=int(arguments["parameter_size"]),
+        begin=end - int(arguments.get("mem_in_use_delta", 0)),
+        end=end,
+    )
+
+
+def _values(described: Any) -> tuple[Value, ...]:
+    return tuple(Value(dtype, tuple(shape)) for one in described for dtype, shape in one.items())
