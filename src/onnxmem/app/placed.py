@@ -48,9 +48,14 @@ class Placed:
     def live(self) -> list[int]:
         """The bytes alive at every step."""
         changes = [0] * (max((row["upper"] for row in self.rows), default=0) + 1)
+        ends = {row["name"]: row["upper"] for row in self.rows}
         for index, row in enumerate(self.rows):
             changes[row["lower"]] += self._footprint(index)
             changes[row["upper"]] -= self._footprint(index)
+            if row.get("over"):
+                # Until that is freed, it takes nothing: it lies in its place.
+                changes[row["lower"]] -= self._footprint(index)
+                changes[ends[row["over"]]] += self._footprint(index)
         return list(accumulate(changes))[:-1]
 
     @property

@@ -29,7 +29,7 @@ class PlanOutput(DrawnOutput):
 def plan(
     context: typer.Context,
     source: Annotated[
-        Path, typer.Argument(metavar="MODEL|PROBLEM.csv", help="An .onnx file, or a CSV id,lower,upper,size.")
+        Path, typer.Argument(metavar="MODEL|PROBLEM.csv", help="An .onnx file, or a CSV id,lower,upper,size[,shares].")
     ],
     graph: options.Graph,
     output: PlanOutput,
@@ -51,7 +51,9 @@ def plan(
 ) -> None:
     """Plan where every buffer lies, and prove how good that is.
 
-    The buffers are those of a model, or of a CSV in the form that public placement problems have.
+    The buffers are those of a model, or of a CSV in the form that public placement problems have. A column `shares` in
+    it names buffers, separated by spaces, over which this one may be written: where those are dead already when this
+    one begins, although they are freed only later.
     """
     from onnxmem.estimation.planning import compute_plan  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415

@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxmem.deadline import Deadline
+from onnxmem.documents import Record
 from onnxmem.errors import UsageError
 from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
 from onnxmem.model.model import Model
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
+from onnxmem.placement.shares import named
 from onnxmem.placement.strategies import JOINT, solve
 from onnxmem.placement.table import is_table, read_problem
 from onnxmem.schedule.joint import plan_jointly
@@ -26,6 +28,21 @@ from onnxmem.units import format_bytes
 
 _EFFORT = 0.3
 """The part of the time limit that the strategy takes on an ordinary processor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing(Record):
+    """How many pairs of buffers may share a place, and how many do; and what no plan without that could go below."""
+
+    possible: int
+    used: int
+    unshared_bound_bytes: int
+
+    @classmethod
+    def of(cls, plan: Plan) -> Sharing | None:
+        pairs = len(plan.problem.shares)
+        apart = plan.problem.without_shares().lower_bound
+        return cls(possible=pairs, used=len(plan.shared), unshared_bound_bytes=apart) if pairs else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,6 +62,8 @@ class Planning(Rated, OnModel):
     """All buffers together, if nothing were ever reused."""
     alignment: int
     capacity_bytes: int | None
+    sharing: Sharing | None = None
+    """Which buffers lie at one place; None where none may."""
     placement: tuple[BufferRow, ...] | None
     placement_note: str | None = None
     schedule: tuple[Step, ...] | None = None
@@ -71,7 +90,8 @@ class Planning(Rated, OnModel):
             raise UsageError(f"this plan does not list its buffers: {self.placement_note}")
         rows = self.placement
         buffers = (Buffer(row.name, row.lower, row.upper, row.size) for row in rows)
-        problem = Problem.of(buffers, alignment=self.alignment, capacity=self.capacity_bytes)
+        pairs = named([row.name for row in rows], [row.may_share or () for row in rows])
+        problem = Problem.of(buffers, alignment=self.alignment, capacity=self.capacity_bytes, shares=pairs)
         return Plan(
             problem,
             np.array([row.offset for row in rows], dtype=np.int64),
@@ -98,6 +118,7 @@ class Planning(Rated, OnModel):
             naive_bytes=plan.problem.total,
             alignment=plan.problem.alignment,
             capacity_bytes=plan.problem.capacity,
+            sharing=Sharing.of(plan),
             **listing(plan, scheduled),
             unknown=tuple(map(UnknownTensor.of, scheduled.timeline.unknown)) if scheduled else (),
         )
@@ -123,10 +144,11 @@ def plan(
 ) -> Planning:
     """Where should every buffer lie? `plan("m.onnx", shapes={"x": (1, 3, 640, 640)})` or `plan("problem.csv")`.
 
-    `source` is a model, a CSV file (`id,lower,upper,size`) or a Problem; `strategy` a name from STRATEGIES, "cp_sat",
-    "model" (order and placement together, for small models) or your own as "package.module:function". The plan should
-    fit into `capacity` bytes, where that is given: the result's `fits` says whether it does. `alignment` is 64 for
-    models and 1 for a CSV unless it is given. The other options are those of `estimate`.
+    `source` is a model, a CSV file (`id,lower,upper,size`, and `shares` where buffers may be written over others) or a
+    Problem; `strategy` a name from STRATEGIES, "cp_sat", "model" (order and placement together, for small models) or
+    your own as "package.module:function". The plan should fit into `capacity` bytes, where that is given: the result's
+    `fits` says whether it does. `alignment` is 64 for models and 1 for a CSV unless it is given. The other options are
+    those of `estimate`.
     """
     question = Question(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},

@@ -123,6 +123,9 @@ class BufferRow(Record):
     What only buffers of a model have is None for others: the type and shape of the tensor that it holds first, whether
     that is an `activation`, an `output` or an `input`, and the node that writes it. `consumers` are the nodes that read
     it, in the order in which they run.
+
+    `may_share` names the buffers over which this one may be written, and `over` the one over which it is: both lie at
+    the same offset, and that one is dead from `lower` on.
     """
 
     name: str
@@ -138,6 +141,8 @@ class BufferRow(Record):
     symbolic_shape: Shape = None
     """The shape in the model's own dimensions, where some were left open."""
     symbolic_bytes: str | None = None
+    may_share: tuple[str, ...] | None = None
+    over: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As plain data; what does not apply is left out."""
@@ -228,8 +233,22 @@ def listing(plan: Plan, scheduled: Scheduled | None) -> dict[str, Any]:
         rows = zip(timeline.spans, offsets, strict=True)
         placed = (BufferRow.of(span, scheduled.symbolic, offset) for span, offset in rows)
         return {"placement": tuple(placed), "schedule": timeline.steps}
-    pairs = zip(plan.problem, offsets, strict=True)
-    plain = (BufferRow(name=b.id, size=b.size, lower=b.lower, upper=b.upper, offset=o) for b, o in pairs)
+    befores: dict[int, list[str]] = {}
+    for before, after in plan.problem.shares.tolist():
+        befores.setdefault(after, []).append(plan.problem.ids[before])
+    over = {after: plan.problem.ids[before] for before, after in plan.shared.tolist()}
+    plain = (
+        BufferRow(
+            name=b.id,
+            size=b.size,
+            lower=b.lower,
+            upper=b.upper,
+            offset=offset,
+            may_share=tuple(befores[row]) if row in befores else None,
+            over=over.get(row),
+        )
+        for row, (b, offset) in enumerate(zip(plan.problem, offsets, strict=True))
+    )
     return {"placement": tuple(plain)}
 
 

@@ -8,6 +8,7 @@ two are a pair. So a chain a → b → c is possible where a is freed before c b
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -15,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from onnxmem.errors import PlanError
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -33,6 +36,18 @@ def allowed(lowers: Int64Array, uppers: Int64Array, sizes: Int64Array, pairs: In
         (sizes[after] <= sizes[before]) & (begin < between) & (between < end) & (end <= uppers[after])
     )
     return possible
+
+
+def named(ids: Sequence[str], befores: Iterable[Iterable[str]]) -> list[tuple[int, int]]:
+    """The pairs of rows, from the names of the buffers over which each may be written."""
+    row = {name: index for index, name in enumerate(ids)}
+    pairs = []
+    for after, names in enumerate(befores):
+        for name in names:
+            if name not in row:
+                raise PlanError(f"buffer '{ids[after]}' may share with '{name[:80]}', which is not there")
+            pairs.append((row[name], after))
+    return pairs
 
 
 def within(pairs: Int64Array, rows: Int64Array, count: int) -> Int64Array:

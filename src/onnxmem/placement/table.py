@@ -19,6 +19,7 @@ from onnxmem.errors import PlanError, UsageError
 from onnxmem.files import write_text
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import LARGEST, Buffer, Problem
+from onnxmem.placement.shares import named
 
 _HEADER = ["id", "lower", "upper", "size"]
 
@@ -79,21 +80,16 @@ class _Row(NamedTuple):
     offset: int
     """0 where the file has none."""
     shares: str
-    line: int
 
 
 def _pairs(path: str | PathLike[str], rows: list[_Row]) -> list[tuple[int, int]]:
     """The pairs of rows that the `shares` column names."""
-    number = {row.buffer.id: index for index, row in enumerate(rows)}
-    pairs = []
-    for after, row in enumerate(rows):
-        for name in next(csv.reader([row.shares], delimiter=" ", skipinitialspace=True), []):
-            if name and name not in number:
-                raise PlanError(f"'{path}' line {row.line}: '{row.buffer.id}' may share with '{name[:80]}', "
-                                "which is not in the file")  # fmt: skip
-            if name:
-                pairs.append((number[name], after))
-    return pairs
+    lists = (next(csv.reader([row.shares], delimiter=" ", skipinitialspace=True), []) for row in rows)
+    befores = [[name for name in names if name] for names in lists]
+    try:
+        return named([row.buffer.id for row in rows], befores)
+    except PlanError as error:
+        raise PlanError(f"'{path}': {error}") from error
 
 
 def _rows(path: Path, needed: list[str]) -> Iterator[_Row]:
@@ -124,7 +120,7 @@ def _rows(path: Path, needed: list[str]) -> Iterator[_Row]:
             offset = 0 if offset_column is None else _integer(row[offset_column].strip())
         except ValueError as error:
             raise PlanError(f"'{path}' line {line}: {error}") from error
-        yield _Row(Buffer(name, lower, upper, size), offset, "" if shares_column is None else row[shares_column], line)
+        yield _Row(Buffer(name, lower, upper, size), offset, "" if shares_column is None else row[shares_column])
 
 
 def _integer(text: str) -> int:

@@ -6,6 +6,7 @@ import onnxmem
 from onnxmem import zoo
 from onnxmem.app.placed import Placed
 from onnxmem.model.model import Model
+from onnxmem.placement.problem import Buffer, Problem
 from tests.unit.report import samples
 
 
@@ -24,6 +25,12 @@ def test_a_plan_is_explored_step_by_step() -> None:
     assert [step["step"] for step in every] == list(range(len(placed.live)))
     assert [step["step"] for step in placed.steps((3.4, 7.6))] == [3, 4, 5, 6, 7]
     assert placed.steps((-5, 1e9)) == every
+
+
+def test_what_lies_in_the_place_of_another_takes_nothing_while_that_is_there() -> None:
+    buffers = [Buffer("a", 0, 3, 4096), Buffer("b", 2, 6, 4096), Buffer("c", 5, 9, 1024)]
+    planned = onnxmem.plan(Problem.of(buffers, shares=[(0, 1), (1, 2)]))
+    assert of(planned.document()).live == [4096] * 6 + [1024] * 3
 
 
 def test_a_window_around_the_peak_holds_it_and_little_else() -> None:

@@ -12,7 +12,7 @@ from onnx import helper
 from onnxmem import zoo
 from onnxmem.errors import ImpossibleShapes, PlanError, UsageError
 from onnxmem.estimation.estimate import Estimate, compute_estimate, estimate
-from onnxmem.estimation.planning import Planning, plan
+from onnxmem.estimation.planning import Planning, Sharing, plan
 from onnxmem.estimation.tensors import write_tensors
 from onnxmem.model.model import Model
 from onnxmem.placement.problem import Buffer, Problem
@@ -95,6 +95,18 @@ def test_a_plan_of_a_problem_has_no_model_in_it(tmp_path: Path) -> None:
         "producer": None, "consumers": [],
     }  # fmt: skip
     assert Planning.from_document(through_json(document)) == result
+
+
+def test_a_plan_with_shared_places_says_which_and_what_they_save(tmp_path: Path) -> None:
+    text = 'id,lower,upper,size,shares\nx y,0,3,4096,\nb,2,6,4096,"""x y"""\nc,5,9,1024,b\n'
+    (tmp_path / "problem.csv").write_text(text)
+    result = plan(tmp_path / "problem.csv")
+    assert result.optimal and result.peak_bytes == 4096
+    assert result.sharing == Sharing(possible=2, used=2, unshared_bound_bytes=8192)
+    assert [row.over for row in result.placement or ()] == [None, "x y", "b"]
+    again = Planning.from_document(through_json(result.document()))
+    assert again == result
+    validate_plan(again.plan())
 
 
 def test_a_buffer_knows_who_writes_and_who_reads_it(unet: Model) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -14,8 +14,13 @@ from onnxmem.placement.strategies import solve
 HOSTILE = "</script><img src=x onerror=alert(1)>\x00\n\u202e\ud800"
 
 
-def _planned(*buffers: tuple[str, int, int, int], strategy: str = "best", capacity: int | None = None) -> Plan:
-    return solve(Problem.of((Buffer(*b) for b in buffers), capacity=capacity), strategy)
+def _planned(
+    *buffers: tuple[str, int, int, int],
+    strategy: str = "best",
+    capacity: int | None = None,
+    shares: Sequence[tuple[int, int]] = (),
+) -> Plan:
+    return solve(Problem.of((Buffer(*b) for b in buffers), capacity=capacity, shares=shares), strategy)
 
 
 def _scattered(count: int, steps: int, *, strategy: str = "greedy_by_size", seed: int = 0) -> Plan:

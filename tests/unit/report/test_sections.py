@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from onnxmem.estimation.planning import plan
 from onnxmem.measurement.parts import parts_of
+from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_text
 from onnxmem.report.sections.forecast import forecast_notes
@@ -51,6 +53,22 @@ def test_results_that_differ_in_more_than_the_mode_are_not_compared(changed: dic
 def test_an_estimate_for_other_shapes_is_not_held_against_a_measurement() -> None:
     other = {**samples.measure(), "inputs": LARGER}
     assert make_report([samples.estimate(), other]).sections[0].heading.startswith("Estimate")
+
+
+def test_a_plan_says_which_buffers_share_places_and_what_that_saves() -> None:
+    buffers = [Buffer("a", 0, 3, 4096), Buffer("b", 2, 6, 4096), Buffer("c", 5, 9, 1024)]
+    for pairs, fact in (
+        ([(0, 1), (1, 2)], "shared places 2 of 2 pairs save at least 4.0 KiB; 8.0 KiB or more without"),
+        ([(1, 2)], "shared places 1 of 1 pair 8.0 KiB or more without"),
+        ([], ""),
+    ):
+        document = plan(Problem.of(buffers, shares=pairs)).document()
+        report = make_report([document])
+        text = " ".join(render_text(report).split())
+        assert fact in text and ("share" in text) == ("written over" in text) == bool(pairs)
+        assert len(report.sections[0].facts) == 4
+        last = {row[0].text: row[-1].text for row in report.sections[0].tables[0].rows}
+        assert not pairs or last == {"a": "", "b": "a" if len(pairs) == 2 else "", "c": "b"}
 
 
 def test_a_measurement_says_how_its_plan_went_or_why_there_was_none() -> None:

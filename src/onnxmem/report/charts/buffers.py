@@ -16,7 +16,7 @@ from onnxmem.units import format_bytes
 
 SINGLE = 2500  # where there are more buffers, the smallest of them are drawn together
 AT_PEAK = "live at the peak step"
-TOLD = ("name", "kind", "shape", "size", "lifetime", "readers", "offset")
+TOLD = ("name", "kind", "shape", "size", "lifetime", "readers", "offset", "place")
 _READERS = 6
 
 
@@ -59,20 +59,28 @@ def rows(plan: Plan, frame: Frame, grouping: Grouping, about: Sequence[Document]
         pixels = (box[1] - box[0], box[3] - box[2])
         row = frame.row(*box) | tell(about[index])
         # An edge as wide as its rectangle would paint it over.
+        row |= {"shared": True} if "place" in row else {}
         row |= {"group": grouping.of[index], "edge": 0.8 if min(pixels) >= 4 else 0.4 if min(pixels) >= 2.5 else 0}
         result.append(row | {"pixels": pixels, "bytes": plan.problem[index].size, "index": index})
     return result
 
 
 def details_of(plan: Plan, placement: Sequence[Document] | None) -> Sequence[Document]:
-    """One row per buffer, as documents have them under `placement`; made of the plan where there are none."""
+    """One row per buffer, as documents have them under `placement`; made of the plan where there are none.
+
+    Those that share a place have more: `over` and `under` name the other one, and `until` when that is written.
+    """
     if placement is None:
         offsets = plan.offsets.tolist()
-        return [{"name": b.id, "bytes": b.size, "lower": b.lower, "upper": b.upper, "offset": offset}
-                for b, offset in zip(plan.problem, offsets, strict=True)]  # fmt: skip
+        placement = [{"name": b.id, "bytes": b.size, "lower": b.lower, "upper": b.upper, "offset": offset}
+                     for b, offset in zip(plan.problem, offsets, strict=True)]  # fmt: skip
     if len(placement) != len(plan.problem):
         raise UsageError(f"{len(placement)} rows were given for {len(plan.problem)} buffers")
-    return placement
+    rows = list(placement)
+    for before, after in plan.shared.tolist():
+        rows[before] = {**rows[before], "under": rows[after]["name"], "until": rows[after]["lower"]}
+        rows[after] = {**rows[after], "over": rows[before]["name"]}
+    return rows
 
 
 def tell(about: Document) -> dict[str, str]:
@@ -92,9 +100,13 @@ def tell(about: Document) -> dict[str, str]:
     if readers := [shorten(printable(each), 40) for each in about.get("consumers") or ()]:
         more = f" and {len(readers) - _READERS} more" if len(readers) > _READERS else ""
         told["readers"] = ", ".join(readers[:_READERS]) + more
+    over, under = (shorten(printable(about.get(key) or ""), 40) for key in ("over", "under"))
+    shared = [f"written over {over}"] if over else []
+    shared += [f"{under} is written over it at step {about['until']:,}"] if under else []
+    told |= {"place": "; ".join(shared)} if shared else {}
     lines = [told["name"], ", ".join(told[key] for key in ("kind", "shape", "size") if key in told), told["lifetime"]]
     lines += [f"read by {told['readers']}"] if "readers" in told else []
-    return told | {"hover": "\n".join([*lines, f"offset {told['offset']}"])}
+    return told | {"hover": "\n".join([*lines, f"offset {told['offset']}", *shared])}
 
 
 def lifetime(about: Document) -> str:

@@ -78,6 +78,9 @@ class Boxes:
         problem, offsets = plan.problem, plan.offsets.astype(np.float64)
         times = ((at - frame.first).astype(np.float64) * frame.step for at in (problem.lowers, problem.uppers))
         left, right = (np.clip(edge, 0, frame.width) for edge in times)
+        # What is written over another has its place from then on.
+        before, after = plan.shared[:, 0], plan.shared[:, 1]
+        right[before] = left[after]
         return cls(left, right, offsets * frame.byte, (offsets + problem.footprints) * frame.byte)
 
     def by_area(self) -> npt.NDArray[np.int64]:
@@ -192,8 +195,13 @@ class Profile:
         """A plan's profile; where events are denser than `columns`, each column keeps its highest values."""
         problem = plan.problem
         steps, places = np.unique(np.concatenate([problem.lowers, problem.uppers]), return_inverse=True)
+        before, after = plan.shared[:, 0], plan.shared[:, 1]
         deltas = np.concatenate([problem.footprints, -problem.footprints]).astype(np.float64)
-        live = np.maximum(np.cumsum(np.bincount(places, weights=deltas)), 0.0)
+        changes = np.bincount(places, weights=deltas)
+        # While both are there, what is written over the other takes nothing.
+        np.subtract.at(changes, places[after], problem.footprints[after])
+        np.add.at(changes, places[before + len(problem)], problem.footprints[after])
+        live = np.maximum(np.cumsum(changes), 0.0)
         ends = plan.offsets.astype(np.float64) + problem.footprints
         top = np.zeros(len(steps))
         for index in np.argsort(ends, kind="stable").tolist():  # what is painted last is highest

@@ -17,6 +17,7 @@ from onnxmem.report.charts.theme import LIGHT, text_on
 WINDOW, CHOSEN = "marked", "chosen"
 """The selections: {"x": [from, to]} in steps, and [{"id": k}] for the k-th row of the placement."""
 
+SHARED = "share a place"
 _SHADED = 0.16
 _TOLD = ("name", "shape", "size", "lifetime")
 # Pixels of a rectangle that can be seen, and along the text that is written into it.
@@ -110,11 +111,11 @@ def live_rows(rows: Sequence[Row], about: Sequence[Document], colours: Document)
     related, found = relatives(about), []
     for row in rows:
         index = row.get("index")
-        kept = {key: row[key] for key in ("x", "x2", "y", "y2", "group", *_TOLD) if key in row}
+        kept = {key: row[key] for key in ("x", "x2", "y", "y2", "group", "shared", *_TOLD) if key in row}
         if index is None:
             found.append({**kept, "id": -2, "maker": "", "sources": [], "results": []})
             continue
-        times = {"x": about[index]["lower"], "x2": about[index]["upper"]}
+        times = {"x": about[index]["lower"], "x2": about[index].get("until", about[index]["upper"])}
         maker = shorten(printable(about[index].get("producer") or ""), 120)
         text = {"ink": text_on(colours[row["group"]]), "high": round(row["pixels"][1], 1)}
         found.append({**kept, **times, **related[index], **text, "id": index, "maker": maker})
@@ -143,6 +144,18 @@ def rectangles(canvas: Canvas, live: Live, place: Document, colour: Any) -> list
                                       aria=False, tooltip=None, cursor="pointer")  # fmt: skip
         outlined.append(drawn.encode(**place).transform_filter(test))
     return [filled, *outlined, _names(alt, place, wide)]
+
+
+def shared(alt: Any, chart: Any, place: Document) -> Any:
+    """Dashed outlines around buffers that lie at one place, one written over the other, and what they mean."""
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolFillColor="transparent",
+                        symbolDash=[4, 2])  # fmt: skip
+    colour = alt.Scale(domain=[SHARED], range=[LIGHT.ink])
+    return (
+        chart.transform_calculate(shares=repr(SHARED))
+        .mark_rect(clip=True, fillOpacity=0, strokeWidth=1.4, strokeDash=[4, 2], aria=False, tooltip=None)
+        .encode(**place, stroke=alt.Stroke("shares:N", scale=colour, legend=legend))
+    )
 
 
 def _names(alt: Any, place: Document, wide: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
+from onnxmem.placement.shares import named
 from onnxmem.report.charts import buffers, live_map
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
 from onnxmem.report.charts.layout import LINE, Frame, Label, Profile, label, printable, shorten, spread
@@ -65,7 +66,9 @@ def plan_of(document: Document) -> Plan:
     """The plan that a document holds."""
     rows = document["placement"]
     placed = (Buffer(row["name"], row["lower"], row["upper"], row["bytes"]) for row in rows)
-    problem = Problem.of(placed, alignment=document["alignment"], capacity=document.get("capacity_bytes"))
+    pairs = named([row["name"] for row in rows], [row.get("may_share") or () for row in rows])
+    capacity = document.get("capacity_bytes")
+    problem = Problem.of(placed, alignment=document["alignment"], capacity=capacity, shares=pairs)
     offsets = np.array([row["offset"] for row in rows], dtype=np.int64)
     bound = document["proven_bound_bytes"]
     return Plan(problem, offsets, document["strategy"], seconds=document["seconds"], proven_bound=bound)
@@ -182,15 +185,18 @@ class _View:
         self.x = whole.time(frame, None if is_whole and not whole.live else steps, zooms=True)
         axis = self.alt.Axis(title=f"offset in the arena ({whole.unit})", tickCount=8)
         self.y = self.alt.Y("y:Q", scale=whole.memory, axis=axis)
+        self.place = {"x": self.x, "x2": self.alt.X2("x2"), "y": self.y, "y2": self.alt.Y2("y2")}
 
     def draw(self) -> Any:
         if live := self.map.live:
-            place = {"x": self.x, "x2": self.alt.X2("x2"), "y": self.y, "y2": self.alt.Y2("y2")}
-            drawn = live_map.rectangles(self.map.canvas, live, place, self.colour())
+            drawn = live_map.rectangles(self.map.canvas, live, self.place, self.colour())
+            if any(row.get("shared") for row in self.rows):
+                chart = self.alt.Chart().transform_filter("datum.shared")
+                drawn.append(live_map.shared(self.alt, chart, self.place))
             rows = live_map.live_rows(self.rows, self.map.about, self.grouping.colours)
             layers = [*self.peak_step(), self.alt.layer(*drawn, data=self.map.data(rows)), *self.limits()]
         else:
-            layers = [*self.peak_step(), self.rectangles(), *self.limits(), *self.names()]
+            layers = [*self.peak_step(), self.rectangles(), *self.shared(), *self.limits(), *self.names()]
         return self.alt.layer(*layers, width=self.frame.width, height=self.frame.height)
 
     def colour(self) -> Any:
@@ -202,16 +208,13 @@ class _View:
         return alt.Color("group:N", scale=colours, legend=legend)
 
     def rectangles(self) -> Any:
-        alt, unseen = self.alt, ("pixels", "bytes", "index")
+        alt, unseen = self.alt, ("pixels", "bytes", "index", "shared")
         tooltip = [key for key in buffers.TOLD if any(key in row for row in self.rows)]
         return (
             self.map.chart([{k: v for k, v in row.items() if k not in unseen} for row in self.rows])
             .mark_rect(stroke=LIGHT.paper)
             .encode(
-                x=self.x,
-                x2=self.alt.X2("x2"),
-                y=self.y,
-                y2=self.alt.Y2("y2"),
+                **self.place,
                 color=self.colour(),
                 strokeWidth=alt.StrokeWidth("edge:Q", scale=None),
                 # What SVG shows as a title, and the page's script reads.
@@ -219,6 +222,11 @@ class _View:
                 tooltip=self.map.canvas.tooltip(*tooltip),
             )
         )
+
+    def shared(self) -> list[Any]:
+        """Outlines of the buffers that lie at one place, one written over the other."""
+        rows = [{key: row[key] for key in ("x", "x2", "y", "y2")} for row in self.rows if row.get("shared")]
+        return [live_map.shared(self.alt, self.map.chart(rows), self.place)] if rows else []
 
     def names(self) -> list[Any]:
         """The largest buffers' names, as many as fit."""

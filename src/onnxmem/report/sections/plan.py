@@ -190,10 +190,21 @@ def _plan_facts(document: Document, capacity: int | float | None) -> tuple[Fact,
         Fact("without reuse", size(document, "naive_bytes"), format_count(document["buffers"], "buffer")),
         Fact("time to plan", seconds(document, "seconds")),
     ]
+    if document.get("sharing"):
+        facts[-1] = _shared_places(document)
     if capacity is not None:
         fits = "fits" if document["fits"] else "does not fit"
         facts.insert(1, Fact("capacity", size(document, "capacity_bytes"), f"{fits}; {of_limit(peak, capacity)}"))
     return tuple(facts)
+
+
+def _shared_places(document: Document) -> Fact:
+    """How many buffers are written over others, and what that saves."""
+    sharing, peak = document["sharing"], document["peak_bytes"]
+    pairs = Cell(f"{sharing['used']:,} of {format_count(sharing['possible'], 'pair')}")
+    apart = sharing["unshared_bound_bytes"]
+    saved = f"save at least {format_bytes(apart - peak)}; " if apart > peak else ""
+    return Fact("shared places", pairs, f"{saved}{format_bytes(apart)} or more without")
 
 
 def _plan_actions(document: Document) -> tuple[Action, ...]:
@@ -307,10 +318,11 @@ def tensors(title: str, rows: Iterable[Document], *, folded: bool = False) -> Ta
     """Tensors or buffers with their sizes and lifetimes, and what else is known of them."""
     rows = list(rows)
     shapes, offsets = any("shape" in row for row in rows), any(row.get("offset") is not None for row in rows)
+    shared = any(row.get("over") for row in rows)
     columns = ["tensor", "size", *(["shape", "type"] if shapes else []), "first step", "last step"]
     return Table(
         title,
-        (*columns, *(["offset"] if offsets else [])),
+        (*columns, *(["offset"] if offsets else []), *(["written over"] if shared else [])),
         tuple(
             (
                 name(row["name"]),
@@ -320,6 +332,7 @@ def tensors(title: str, rows: Iterable[Document], *, folded: bool = False) -> Ta
                 # A lifetime is half open: the step before its end is the last that reads it.
                 count({"upper": row["upper"] - 1}, "upper"),
                 *((size(row, "offset"),) if offsets else ()),
+                *((name(row["over"]) if row.get("over") else Cell(""),) if shared else ()),
             )
             for row in rows
         ),
@@ -335,4 +348,6 @@ def memory_map(document: Document, peak: str, verdict: str) -> tuple[Chart, ...]
         f"Memory map: time runs from left to right, the offset in the arena upwards, each of the "
         f"{len(document['placement']):,} buffers is a rectangle. The highest reaches {peak}, {verdict}."
     )
+    if any(row.get("over") for row in document["placement"]):
+        alt += " Buffers that are written over others at the same place have a dashed outline, with those."
     return (Chart("memory map", "Where every buffer lies, and when", alt, document),)

@@ -10,7 +10,9 @@ import pytest
 from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import LARGEST
-from onnxmem.report.charts.buffers import lifetime, tell
+from onnxmem.report.charts.buffers import details_of, lifetime, tell
+from onnxmem.report.charts.layout import Profile
+from onnxmem.report.charts.live_map import SHARED, Live
 from onnxmem.report.charts.memory_map import HEIGHT, WIDTH, memory_map
 from onnxmem.report.charts.picture import chart_svg
 
@@ -69,6 +71,34 @@ def test_where_the_peak_is_brief_it_is_enlarged_until_its_tensors_have_names(pla
     assert first <= 150 < last and last - first <= 16
     # Where names fit on the map itself, once is enough.
     assert len(memory_map(planned(*peak)).to_dict()["vconcat"]) == 2
+
+
+CHAIN = (("a", 0, 4, 8 << 20), ("b", 3, 8, 8 << 20), ("c", 7, 9, 4 << 20), ("d", 0, 9, 1 << 20))
+
+
+@pytest.mark.parametrize("live", [None, Live()])
+def test_buffers_at_one_place_are_outlined_side_by_side(planned: Callable[..., Plan], live: Live | None) -> None:
+    plan = planned(*CHAIN, shares=[(0, 1), (1, 2)])
+    chart = memory_map(plan, live=live)
+    rows = {row["name"]: row for row in rectangles(chart)}
+    sides = [rows[name][side] for name in "abcd" for side in ("x", "x2")]
+    assert sides == pytest.approx([0, 3, 3, 7, 7, 9, 0, 9])
+    assert rows["a"]["y"] == rows["b"]["y"] == rows["c"]["y"]
+    told = [tell(row) for row in details_of(plan, None)]
+    assert told[0]["place"] == "b is written over it at step 3"
+    assert told[1]["place"] == "written over a; c is written over it at step 7"
+    assert told[2]["hover"].endswith("\nwritten over b") and "place" not in told[3]
+    assert SHARED in chart_svg(chart)
+    # What lies in another's place takes nothing while that is there.
+    assert Profile.of(plan).live.max() == plan.peak == 9 << 20
+
+
+@pytest.mark.parametrize("live", [None, Live()])
+def test_without_shared_places_the_legend_does_not_speak_of_them(
+    planned: Callable[..., Plan], live: Live | None
+) -> None:
+    chart = memory_map(planned(*CHAIN), live=live)
+    assert SHARED not in chart_svg(chart)
 
 
 def test_no_buffer_is_too_thin_to_be_seen(planned: Callable[..., Plan]) -> None:
