@@ -121,7 +121,7 @@ nb::object end_run() {
     if (item.region != nullptr) item.pool->release(*item.region);
     const nb::object none = nb::none();
     return nb::cast(recording->complete() ? recorded(recording->trace(), recording->marks)
-                                           : Recorded{false, 0, none, none, none});
+                                          : Recorded{false, 0, none, none, none});
   }
   auto* replaying = dynamic_cast<ReplayingRun*>(item.run.get());
   if (replaying == nullptr) return nb::none();

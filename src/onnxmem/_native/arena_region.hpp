@@ -28,7 +28,7 @@ class LiveSet {
   bool pass_on(std::size_t start, std::size_t size);
   // One holder less, and how many are left, which keep the place; nothing if none starts there.
   std::optional<Interval> remove(std::size_t start);
-  std::size_t lowest_gap(std::size_t bytes) const;    // where so much is free
+  std::size_t lowest_gap(std::size_t bytes) const;  // where so much is free
   bool empty() const { return intervals_.empty(); }
   void clear() { intervals_.clear(); }
 

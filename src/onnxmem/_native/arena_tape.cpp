@@ -84,11 +84,7 @@ std::vector<Event> in_order(const Trace& trace) {
 
 Tape::Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut,
            std::vector<std::int64_t> over)
-    : sizes_(trace.sizes),
-      offsets_(std::move(offsets)),
-      over_(std::move(over)),
-      guard_(footprint(guard)),
-      cut_(cut),
+    : sizes_(trace.sizes), offsets_(std::move(offsets)), over_(std::move(over)), guard_(footprint(guard)), cut_(cut),
       events_(in_order(trace)) {
   if (offsets_.size() != sizes_.size()) throw std::invalid_argument("columns of different length");
   for (std::size_t i = 0; i < sizes_.size(); ++i)

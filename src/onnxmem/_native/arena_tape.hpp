@@ -52,9 +52,9 @@ class Tape {
  public:
   // An offset of -1 puts a buffer on the heap; there, a size of 0 stands for any size. `guard` bytes behind each placed
   // buffer stay free. A `cut` tape may be followed by anything: it is the part of a run that is always the same.
-  // `over` says for each buffer over which other it is written, -1 for none: the place of that one, which is about to be
-  // freed, passes on to it. Empty: nothing shares. Throws std::invalid_argument unless offsets are aligned and no two
-  // live buffers share a byte but those.
+  // `over` says for each buffer over which other it is written, -1 for none: the place of that one, which is about to
+  // be freed, passes on to it. Empty: nothing shares. Throws std::invalid_argument unless offsets are aligned and no
+  // two live buffers share a byte but those.
   Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut,
        std::vector<std::int64_t> over = {});
 

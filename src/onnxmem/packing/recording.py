@@ -111,11 +111,18 @@ def _nodes(task: RecordTask, feeds: Mapping[str, Any], trace: Trace) -> Recordin
     return Recording(trace, tuple(kernel.name for kernel in kernels), scratch)
 
 
-def _plan(feeds: Mapping[str, Any], trace: Trace, seconds: float) -> Mapping[str, Any]:
+def _plan(task: RecordTask, feeds: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
     from onnxmem.session.planned.plan_book import RunKey, solved  # noqa: PLC0415
+    from onnxmem.session.planned.planner import sharer_of  # noqa: PLC0415
+    from onnxmem.session.planned.sharing import NOTHING  # noqa: PLC0415
+    from onnxmem.session.planned.source import look_at  # noqa: PLC0415
+    from onnxmem.session.planned.trace import record_nodes  # noqa: PLC0415
 
+    options = _options(task)
+    trace, nodes = record_nodes(str(task.model), feeds, options)
+    sharer = sharer_of(options, look_at(task.model))
     key = RunKey(tuple(sorted((name, array.shape) for name, array in feeds.items())), ())
-    return solved(key, trace, seconds=seconds)
+    return solved(key, trace, seconds=seconds, sharing=sharer.find(trace, nodes) if sharer else NOTHING)
 
 
 def _record(task: RecordTask) -> Recording | Mapping[str, Any]:
@@ -125,8 +132,9 @@ def _record(task: RecordTask) -> Recording | Mapping[str, Any]:
     from onnxmem.session.planned.trace import record  # noqa: PLC0415
 
     feeds = {name: np.load(path) for name, path in task.feeds}
-    trace = record(str(task.model), feeds, _options(task))
-    return _nodes(task, feeds, trace) if task.seconds is None else _plan(feeds, trace, task.seconds)
+    if task.seconds is not None:
+        return _plan(task, feeds, task.seconds)
+    return _nodes(task, feeds, record(str(task.model), feeds, _options(task)))
 
 
 def main() -> None:

@@ -207,7 +207,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 self._unplanned = planned.why_unplannable(self._options, providers)
                 sharer = planned.sharer_of(self._options, self._source)
             if not self._unplanned:
-                planner = planned.Planner(self._planning, sharer, packaged=self.package is not None)
+                # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
+                level = self._settings.get("graph_optimization_level")
+                packaged = self.package is not None and level == "ORT_DISABLE_ALL"
+                planner = planned.Planner(self._planning, sharer, packaged=packaged)
                 while_made.enter_context(planned.made_for_plans(self._options, planner))
                 return planner
         except ImportError as error:

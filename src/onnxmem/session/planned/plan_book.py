@@ -123,7 +123,8 @@ class PlanBook:
 
     def documents(self) -> list[dict[str, Any]]:
         """All plans as plain data, for a file."""
-        return [_document(shape, shape.tape) for shape in self.snapshot()[1] if shape.tape]
+        shapes = self.snapshot()[1]
+        return [_document(shape.key, shape.placement, shape.tape) for shape in shapes if shape.tape]
 
     # What it takes in.
 
@@ -226,48 +227,58 @@ class PlanBook:
 
 
 def solved(key: RunKey, trace: Trace, *, seconds: float, sharing: Sharing = NOTHING) -> dict[str, Any]:
-    """A plan as `documents` writes it, searched for longer than a caller's first run may wait."""
-    placement = place(trace, seconds=seconds, pairs=sharing.pairs)
-    return _document(ShapePlan(key, placement, None, sharing=sharing), follow(trace, placement))
+    """A plan as `documents` writes it, searched for longer than a caller's first run may wait.
+
+    And another one in which buffers share places, for those sessions that may.
+    """
+    placement = place(trace, seconds=seconds)
+    document = _document(key, placement, follow(trace, placement))
+    shared = place(trace, seconds=seconds, pairs=sharing.pairs) if sharing else placement
+    if not len(shared.shared):
+        return document
+    plan = _plan_document(shared, follow(trace, shared))
+    return {**document, "sharing": {**sharing.document(), **plan}}
 
 
-def _document(shape: ShapePlan, tape: native.Tape) -> dict[str, Any]:
-    key = shape.key
+def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str, Any]:
+    trace = Trace.recorded(tape.trace)
+    if len(placement.shared):
+        # Another session may run its nodes in another order: it could not tell which buffer is which.
+        placement = place(trace)
+        tape = follow(trace, placement)
     return {
         "inputs": [[name, list(dims)] for name, dims in key.inputs],
         "outputs": list(key.outputs),
         "bound": list(key.bound),
         "cut": tape.cut,
-        **Trace.recorded(tape.trace).document(),
-        "offsets": tape.offsets.tolist(),
-        "peak_bytes": tape.peak,
-        "lower_bound_bytes": shape.placement.bound,
-        **({"sharing": shape.sharing.document()} if shape.sharing else {}),
+        **trace.document(),
+        **_plan_document(placement, tape),
     }
+
+
+def _plan_document(placement: Placement, tape: native.Tape) -> dict[str, Any]:
+    return {"offsets": tape.offsets.tolist(), "peak_bytes": tape.peak, "lower_bound_bytes": placement.bound}
 
 
 def _read(document: Mapping[str, Any], guard: int, allowed: Callable[[Sharing], bool] | None) -> ShapePlan:
     try:
         inputs = tuple((str(name), tuple(map(int, dims))) for name, dims in document["inputs"])
         key = RunKey(inputs, tuple(map(str, document["outputs"])), tuple(map(str, document["bound"])))
-        trace, bound = Trace.from_document(document), int(document["lower_bound_bytes"])
-        offsets = np.asarray(document["offsets"], np.int64)
-        may_share = Sharing.from_document(document["sharing"]) if "sharing" in document else NOTHING
-        pairs = may_share.pairs
-        if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(trace)):
-            raise PlanError("a pair names a buffer that is not there")
-        used = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]] if len(pairs) else pairs
-        placement = Placement(offsets, 0, bound, shared=used)
+        trace, cut = Trace.from_document(document), bool(document["cut"])
+        sharing = Sharing.from_document(document["sharing"]) if allowed and "sharing" in document else NOTHING
+        sharing = sharing if allowed and sharing and not cut and allowed(sharing) else NOTHING
+        plan = document["sharing"] if sharing else document
+        offsets = np.asarray(plan["offsets"], np.int64)
+        pairs = sharing.within(len(trace)).pairs
+        used = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]]
+        placement = Placement(offsets, 0, int(plan["lower_bound_bytes"]), shared=used)
         # The library checks every offset against every other: a file is not trusted.
-        tape = native.Tape(*trace.columns, offsets, 0, bool(document["cut"]), placement.over)
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        tape = native.Tape(*trace.columns, offsets, 0, cut, placement.over)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlanError(f"this is not a plan that can be followed: {error}") from error
-    saved = max(0, trace.bound() - tape.peak) if len(used) else 0
-    placement = replace(placement, peak=tape.peak, saved=saved)
-    if may_share and not (allowed and allowed(may_share)):
-        may_share = NOTHING
-    if guard or (len(used) and not may_share):
-        # Guards need room that the file's plan does not have; and so does what shares no places.
-        placement = place(trace, guard=guard, pairs=may_share.pairs)
+    placement = replace(placement, peak=tape.peak, saved=max(0, trace.bound() - tape.peak) if len(used) else 0)
+    if guard:
+        # Guards need room that the file's plan does not have.
+        placement = place(trace, guard=guard, pairs=pairs)
         tape = follow(trace, placement, guard=guard)
-    return ShapePlan(key, placement, tape, sharing=may_share)
+    return ShapePlan(key, placement, tape, sharing=sharing)

@@ -302,7 +302,8 @@ def sharer_of(options: Any, source: Source | None) -> Sharer | None:
     # Whoever profiles for himself has the profile that would tell.
     if source is None or not source.own_operators or options.enable_profiling:
         return None
-    return Sharer(threads=options.intra_op_num_threads, plain_silu=source.plain_silu)
+    order = f"{options.graph_optimization_level.name} {getattr(options, 'execution_order', '')}"
+    return Sharer(threads=options.intra_op_num_threads, plain_silu=source.plain_silu, order=order)
 
 
 def why_unplannable(options: Any, providers: Any) -> str:

@@ -38,6 +38,8 @@ class Sharing:
     pairs: Int64Array = field(default_factory=lambda: NO_PAIRS)
     trust: Trust = Trust.ALL
     needs: tuple[Need, ...] = ()
+    order: str = ""
+    """How the session that was recorded ordered its nodes."""
     nodes: Mapping[int, str] = field(default_factory=dict)
     """By row, the name of the node that writes over something."""
 
@@ -49,6 +51,7 @@ class Sharing:
         return {
             "pairs": self.pairs.tolist(),
             "trust": self.trust.name,
+            "order": self.order,
             "needs": [[need.question.op, need.question.dtype, need.question.forms, need.positions]
                       for need in self.needs],
             "nodes": {str(row): name for row, name in self.nodes.items()},
@@ -63,10 +66,17 @@ class Sharing:
                 Trust[document["trust"]],
                 tuple(Need(Question(str(op), str(dtype), tuple(map(str, forms))), tuple(map(int, positions)))
                       for op, dtype, forms, positions in document["needs"]),
+                str(document["order"]),
                 {int(row): str(name) for row, name in document["nodes"].items()},
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"these are not pairs of buffers: {error}") from error
+
+    def within(self, count: int) -> Sharing:
+        """The same, if they are pairs of so many buffers; or else an error."""
+        if self and not (self.pairs.min() >= 0 and self.pairs.max() < count):
+            raise PlanError("a pair names a buffer that is not there")
+        return self
 
     def for_trace(self, mine: Trace, other: Trace) -> Sharing:
         """The pairs of one trace in another, of equal sizes again there; none unless every call is of the same kind."""
@@ -87,18 +97,22 @@ class Sharer:
     """How many threads the kernels use."""
     plain_silu: bool
     """Whether QuickGelu has a factor of 1 wherever it occurs."""
+    order: str
+    """What decides the order of the nodes."""
 
     def find(self, trace: Trace, nodes: Sequence[NodeCalls]) -> Sharing:
         """The pairs of a recorded run whose nodes are known."""
         left_out = () if self.plain_silu else ("QuickGelu",)
         found = find(trace, nodes, known_rules(), self.threads, left_out)
         known_rules().keep()
-        return found
+        return replace(found, order=self.order)
 
     def allows(self, sharing: Sharing) -> bool:
         """Whether the kernels that are here allow what was found elsewhere."""
         rules = known_rules()
-        allowed = all(rules.allow(need.question, need.positions, self.threads) for need in sharing.needs)
+        allowed = self.order == sharing.order and all(
+            rules.allow(need.question, need.positions, self.threads) for need in sharing.needs
+        )
         rules.keep()
         return allowed
 
@@ -122,7 +136,7 @@ def find(trace: Trace, nodes: Sequence[NodeCalls], rules: Rules, threads: int, l
             chosen.append(pairs)
             needs.add(need)
             names |= dict.fromkeys(pairs[:, 1].tolist(), f"{node.name} ({node.op})")
-    return Sharing(np.concatenate([NO_PAIRS, *chosen]), trust, tuple(sorted(needs)), names)
+    return Sharing(np.concatenate([NO_PAIRS, *chosen]), trust, tuple(sorted(needs)), nodes=names)
 
 
 def _in_turn(nodes: Sequence[NodeCalls], steps: int) -> bool:

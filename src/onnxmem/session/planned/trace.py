@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -16,6 +17,7 @@ from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
 from onnxmem.placement.shares import NO_PAIRS, within
 from onnxmem.session.options import silent
+from onnxmem.session.planned.profile import NodeCalls, profiled
 
 ALIGNMENT = 64
 OUTLIVES = -1
@@ -129,6 +131,18 @@ def record(
     model: str | bytes, feeds: Mapping[str, Any], options: Any = None, *, time_limit: float | None = None
 ) -> Trace:
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
+    return record_nodes(model, feeds, options, time_limit=time_limit, nodes=False)[0]
+
+
+def record_nodes(
+    model: str | bytes,
+    feeds: Mapping[str, Any],
+    options: Any = None,
+    *,
+    time_limit: float | None = None,
+    nodes: bool = True,
+) -> tuple[Trace, list[NodeCalls]]:
+    """The same, and which of it is which node's, as far as ONNX Runtime says so."""
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
@@ -136,14 +150,17 @@ def record(
     how = silent(onnxruntime.RunOptions())
     try:
         options = options or silent(onnxruntime.SessionOptions())
-        with made_for_plans(options):
+        with made_for_plans(options), profiled(options) if nodes else nullcontext(lambda: None) as profile:
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+        marked = profile()
         # Nothing but this ends a run within this process.
         alarm = threading.Timer(time_limit or 0.0, setattr, [how, "terminate", True])
         alarm.daemon = True
         if time_limit is not None:
             alarm.start()
         native.begin_record(limited=False)
+        if marked is not None:
+            native.mark_as(marked.new_token())
         outputs = None
         try:
             # Kept until the recording ends: an output is what outlives the run.
@@ -160,4 +177,7 @@ def record(
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
     if not isinstance(result, native.Recorded) or not result.complete:
         raise ModelError("there was no memory to write down what the model asks for")
-    return Trace.recorded(result)
+    if marked is None:
+        return Trace.recorded(result), []
+    session.end_profiling()
+    return Trace.recorded(result), marked.nodes(result.marks)
