@@ -21,7 +21,7 @@ SharedRun random_run(std::mt19937& random, int buffers) {
   for (int next = 0; next < buffers;) {
     const std::size_t k = alive.empty() ? 0 : random() % alive.size();
     if (alive.empty() || random() % 3 == 0) {
-      const std::size_t size = 1 + random() % (random() % 10 == 0 ? 400'000 : 5'000);
+      const std::size_t size = 1 + random() % (random() % 10 == 0 ? 40'000 : 2'000);
       run.calls.push_back({next, size});
       run.over.push_back(-1);
       alive.emplace_back(next++, size);
@@ -103,7 +103,7 @@ void play_shared(const SharedRun& run, std::size_t until, std::mt19937& random) 
 void test_random_runs() {
   std::mt19937 random(5);
   const auto unknown = unknown_frees();
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 25; ++round) {
     const SharedRun run = random_run(random, 40);
     Trace trace;
     {
