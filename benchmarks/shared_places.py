@@ -84,7 +84,7 @@ class _Builder:
         count = int(np.prod(shape))
         values = (np.arange(count) * 37 % 101 / 60 + 0.3).astype(dtype).reshape(shape)
         self.constants.append(numpy_helper.from_array(values, f"c{len(self.constants)}"))
-        return self.constants[-1].name
+        return str(self.constants[-1].name)
 
     def step(self) -> None:
         kind = self.choose(12)

@@ -5,19 +5,16 @@ each comes from, is written once: in `__init__.pyi`, which type checkers read, t
 """
 
 import importlib
+import re
 from functools import cache
 
 
 @cache
 def _homes() -> dict[str, str]:
     """The module of each public name."""
-    import ast  # noqa: PLC0415
-    from importlib.resources import files  # noqa: PLC0415
-
-    stub = ast.parse((files(__name__) / "__init__.pyi").read_text(encoding="utf-8"))
-    found = {
-        alias.name: str(node.module) for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
+    # Not with importlib.resources and ast: they would be two MiB of every process that makes a session.
+    stub = str(__spec__.loader.get_data(f"{__file__.removesuffix('.py')}.pyi"), "utf-8")  # type: ignore[union-attr]
+    found = {name: home for home, name in re.findall(r"^from ([\w.]+) import \(?\s*(\w+) as", stub, re.MULTILINE)}
     return dict(sorted(found.items(), key=lambda item: (not item[0].isupper(), item[0])))
 
 

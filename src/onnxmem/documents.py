@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
-from pathlib import PurePath
 from typing import Any, Self, TypeVar
 
 from onnxmem.errors import UsageError
@@ -59,8 +59,8 @@ def encode(value: Any) -> Any:  # noqa: PLR0911  one line for each type
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, PurePath):
-        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if callable(getattr(value, "document", None)):
         return value.document()
     if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
@@ -103,7 +103,7 @@ def _decode_plain(kind: Any, value: Any, place: str) -> Any:  # noqa: PLR0911  o
         return _check(value is None, None, place, value)
     if issubclass(kind, Enum):
         return _check(value in {each.value for each in kind}, value, place, value) and kind(value)
-    if issubclass(kind, PurePath):
+    if issubclass(kind, os.PathLike):
         return kind(_check(isinstance(value, str), value, place, value))
     read: Any = getattr(kind, "from_document", Record.from_document)
     if read.__func__ is not vars(Record)["from_document"].__func__:  # it reads itself

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any, ClassVar, Self
 from onnxmem.documents import Document, Record
 from onnxmem.environment import Environment, read_environment
 from onnxmem.errors import UsageError
+from onnxmem.shown import Shown
 
 _LINE = 120
 
@@ -27,16 +27,6 @@ def command_line() -> str:
 def now() -> str:
     """The date, as ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-class Shown:
-    """What notebooks show as a report."""
-
-    def _repr_html_(self) -> str | None:
-        # By name: reports know results and not the other way round, and most results are never shown this way.
-        page: Any = importlib.import_module("onnxmem.report.render.to_html")
-        text: str | None = page.result_html(self)
-        return text
 
 
 @dataclass(frozen=True, kw_only=True)

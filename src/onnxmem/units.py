@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from onnxmem.errors import UsageError
 
@@ -33,6 +32,8 @@ def parse_bytes(text: str) -> int:
     factor = _FACTORS.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise UsageError(f"'{text}' is not a size", hint="write a number of bytes, or for example 512MiB, 1.5GiB, 2GB")
+    from fractions import Fraction  # noqa: PLC0415  sessions only write figures, and have no use for its weight
+
     return int(Fraction(match[1]) * factor)
 
 

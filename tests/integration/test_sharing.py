@@ -54,7 +54,7 @@ def test_the_first_run_of_a_package_shares(tmp_path: Path) -> None:
     # Large enough to be worth it.
     feeds = {"x": np.concatenate([FEEDS["x"]] * 4)}
     (tmp_path / "model.onnx").write_bytes(CHAIN)
-    np.savez(tmp_path / "feeds.npz", **feeds)
+    np.savez(tmp_path / "feeds.npz", x=feeds["x"])
     folder = pack(
         tmp_path / "model.onnx", tmp_path / "package", inputs=tmp_path / "feeds.npz", plans=[{"x": feeds["x"].shape}]
     ).folder

@@ -133,19 +133,21 @@ void test_replay_and_deviations() {
   CHECK(heap().live_blocks() == 0);
 }
 
+// A region without waiting for one.
+Region* taken(Pool& pool, std::size_t bytes) { return pool.acquire(bytes, 0.0).region; }
+
 // New shapes, one after the other, in a region that may be too small for them.
 void test_recording_in_a_region() {
   std::mt19937 random(3);
   Pool pool(1, true, false);
-  CHECK(pool.borrow(0) == nullptr);
   for (int round = 0; round < 60; ++round) {
     const auto calls = random_calls(random, 60);
     const Trace alone = record(calls);
     std::vector<std::int64_t> outlasting;
     for (std::size_t k = 0; k < alone.uppers.size(); ++k)
       if (alone.uppers[k] == -1) outlasting.push_back(static_cast<std::int64_t>(k));
-    Region* region = pool.borrow(1 + random() % 600'000);
-    CHECK(region != nullptr && pool.borrow(1) == nullptr);  // one run at a time
+    Region* region = taken(pool, random() % 600'000);
+    CHECK(region != nullptr && taken(pool, 1) == nullptr);  // one run at a time
     RecordingRun run(true, region, outlasting);
     begin(run);
     const auto left = play(calls, static_cast<unsigned char>(round));
@@ -158,15 +160,15 @@ void test_recording_in_a_region() {
     CHECK(inside.sizes == alone.sizes && inside.lowers == alone.lowers && inside.uppers == alone.uppers);
   }
   // An output that nobody expected keeps its region, and only that, until it is freed.
-  Region* region = pool.borrow(4096);
+  Region* region = taken(pool, 4096);
   RecordingRun run(true, region);
   begin(run);
   void* kept = allocate(100);
   end(run);
   pool.release(*region);
-  CHECK(region->holds(kept) && pool.borrow(4096) == nullptr);
+  CHECK(region->holds(kept) && taken(pool, 4096) == nullptr);
   release(kept);
-  CHECK(pool.borrow(4096) == region);
+  CHECK(taken(pool, 4096) == region);
   pool.release(*region);
   CHECK(heap().live_blocks() == 0);
 }
@@ -323,6 +325,7 @@ int main(int count, char**) {
   test_pool();
   test_stray_free();
   test_threads();
+  test_outputs(count == 1);
   if (count == 1) test_fork();  // ThreadSanitizer does not follow a fork
   std::puts("ok");
   return 0;

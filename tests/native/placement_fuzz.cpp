@@ -10,6 +10,7 @@
 #include <numeric>
 #include <string>
 
+#include "placement_at_once.hpp"
 #include "placement_greedy.hpp"
 #include "placement_instance.hpp"
 #include "placement_race.hpp"
@@ -227,6 +228,9 @@ void fuzz_greedy(Random& random) {
   const auto offsets = place_in_order(problem.columns(), order.data(), random.below(2) == 0, watch);
   expect(offsets.has_value(), "the greedy step ran out of time", problem);
   if (offsets && problem.count() < 100) expect_valid(problem, *offsets, kLargest);
+  const AtOnce at_once = place_at_once(problem.columns());
+  if (problem.count() < 100) expect_valid(problem, at_once.offsets, at_once.peak);
+  expect(at_once.bound <= at_once.peak, "a plan is below the bound", problem);
 }
 
 // Numbers so large that careless sums would pass 2^63.

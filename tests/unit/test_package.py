@@ -17,7 +17,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 LAYERS = [
     {"errors", "unknown", "_native"},
     {"units", "deadline"},
-    {"files", "folders", "documents", "progress"},
+    {"files", "folders", "documents", "progress", "shown"},
     {"process"},
     {"environment"},
     {"result"},

@@ -16,6 +16,7 @@
 
 #include "arena_bridge.hpp"
 #include "arena_heap.hpp"
+#include "arena_outputs.hpp"
 #include "arena_region.hpp"
 #include "arena_run.hpp"
 #include "arena_tape.hpp"
@@ -82,29 +83,37 @@ void begin_heap() { push({std::make_unique<HeapRun>(), nullptr, nullptr}); }
 
 void begin_record(bool limited) { push({std::make_unique<RecordingRun>(limited), nullptr, nullptr}); }
 
-// As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap.
-bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Column& outlasting) {
-  Region* region = pool->borrow(size);
-  if (region == nullptr) {
-    begin_record(true);
-    return false;
-  }
-  push({std::make_unique<RecordingRun>(true, region, values(outlasting)), nullptr, std::move(pool), region});
-  return true;
-}
-
-// False: there was no region to be had, and the run is served from the heap.
-bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
+// A region of the pool, waited for as long as it takes; Ctrl-C ends that.
+Pool::Loan borrow(Pool& pool, std::size_t size) {
   Pool::Loan loan{};
   do {
     nb::gil_scoped_release unlocked;
     const bool again = loan.answer == Pool::Answer::busy;
-    loan = pool->acquire(tape->peak(), again ? 0.1 : 0.0, again);
+    loan = pool.acquire(size, again ? 0.1 : 0.0, again);
     if (loan.answer == Pool::Answer::busy) {
       nb::gil_scoped_acquire locked;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C while waiting
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
   } while (loan.answer == Pool::Answer::busy);
+  return loan;
+}
+
+// As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap. It is
+// there, too, if no size is asked for, but it has its turn: no more runs at once than the pool has regions.
+bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Column& outlasting) {
+  const Pool::Loan loan = borrow(*pool, size);
+  if (loan.answer == Pool::Answer::refused) {
+    begin_record(true);
+    return false;
+  }
+  Region* inside = size != 0 ? loan.region : nullptr;
+  push({std::make_unique<RecordingRun>(true, inside, values(outlasting)), nullptr, std::move(pool), loan.region});
+  return inside != nullptr;
+}
+
+// False: there was no region to be had, and the run is served from the heap.
+bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
+  const Pool::Loan loan = borrow(*pool, tape->peak());
   if (loan.answer == Pool::Answer::refused) {
     begin_heap();
     return false;
@@ -118,7 +127,10 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
 nb::object end_run() {
   const Begun item = pop();
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
-    if (item.region != nullptr) item.pool->release(*item.region);
+    if (item.region != nullptr) {
+      item.pool->release(*item.region);
+      heap().trim();  // what did not fit into the region; later outputs do not need so much
+    }
     const nb::object none = nb::none();
     return nb::cast(recording->complete() ? recorded(recording->trace(), recording->marks)
                                           : Recorded{false, 0, none, none, none});
@@ -130,10 +142,17 @@ nb::object end_run() {
   return nb::cast(result);
 }
 
+HeapStats heap_stats() {
+  const auto handed = static_cast<std::int64_t>(outputs().live_bytes());
+  const auto blocks = static_cast<std::int64_t>(outputs().live_blocks());
+  return {heap().live_bytes() + handed, heap().live_blocks() + blocks, unknown_frees()};
+}
+
 // What outputs and small blocks left behind when they were freed goes back to the system.
 void trim_heap() {
   nb::gil_scoped_release unlocked;
   heap().trim();
+  outputs().trim();
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
@@ -229,6 +248,7 @@ NB_MODULE(arena, module) {
         return array(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
       },
       nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"));
+  module.attr("HANDED_FROM") = kHandedFrom;
   module.def("connected", &connected);
   module.def("enlist", &enlist);
   module.def("withdraw", &withdraw);
@@ -238,7 +258,7 @@ NB_MODULE(arena, module) {
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
   module.def("mark_as", &mark_as, nb::arg("token"));
   module.def("end_run", &end_run);
-  module.def("heap_stats", [] { return HeapStats{heap().live_bytes(), heap().live_blocks(), unknown_frees()}; });
+  module.def("heap_stats", &heap_stats);
   module.def("trim_heap", &trim_heap);
 
   // The allocator's entry points by address, so that tests can play the part of ONNX Runtime.

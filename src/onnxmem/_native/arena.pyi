@@ -5,6 +5,9 @@ import numpy.typing as npt
 
 _Column = npt.NDArray[np.int64]
 
+HANDED_FROM: int
+"""From this size on, an output is put into pages that its run has done with."""
+
 class Tape:
     def __init__(
         self,

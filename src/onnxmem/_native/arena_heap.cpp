@@ -80,17 +80,20 @@ void Recycler::give(void* block, std::size_t bytes) noexcept {
   const std::scoped_lock guard(lock);
   used_bytes_ -= bytes;
   try {
-    kept_.push_back({block, bytes});
-    kept_bytes_ += bytes;
-  } catch (...) {
-    munmap(block, bytes);
-  }
+    if (unwanted_bytes_ == 0) {
+      kept_.push_back({block, bytes});
+      kept_bytes_ += bytes;
+      return;
+    }
+  } catch (...) {}
+  unwanted_bytes_ -= std::min(unwanted_bytes_, bytes);
+  munmap(block, bytes);
 }
 
 void Recycler::drop() noexcept {
   const std::scoped_lock guard(lock);
   unmap_above(0);
-  most_bytes_ = used_bytes_;
+  most_bytes_ = unwanted_bytes_ = used_bytes_;
 }
 
 void Recycler::keep_within(std::size_t bytes) noexcept {

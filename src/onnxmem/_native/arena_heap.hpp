@@ -29,7 +29,7 @@ class Recycler {
   void* take(std::size_t bytes) noexcept;
   void give(void* block, std::size_t bytes) noexcept;
   void keep_within(std::size_t bytes) noexcept;  // unmaps the rest of what is kept, the oldest first
-  void drop() noexcept;                          // unmap what is kept
+  void drop() noexcept;                          // unmap what is kept, and as much as is in use when it is given back
   std::size_t used_bytes() const { return used_bytes_; }
   std::size_t kept_bytes() const { return kept_bytes_; }
   std::size_t most_bytes() const { return most_bytes_; }
@@ -46,7 +46,7 @@ class Recycler {
   void unmap_above(std::size_t bytes);
 
   std::vector<Kept> kept_;  // the oldest first
-  std::size_t kept_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0;
+  std::size_t kept_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0, unwanted_bytes_ = 0;
 };
 
 // Where a large block comes from. Small ones come from malloc: they share pages.

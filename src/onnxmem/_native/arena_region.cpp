@@ -64,6 +64,7 @@ bool Region::reserve(std::size_t bytes) noexcept {
   if (base_ != nullptr) munmap(base_, capacity_);
   base_ = static_cast<std::byte*>(fresh);
   capacity_ = bytes;
+  holes.clear();
   return true;
 }
 
@@ -72,9 +73,44 @@ void Region::shrink(std::size_t bytes) noexcept {
   if (bytes == 0 || bytes >= capacity_) return;
   munmap(base_ + bytes, capacity_ - bytes);
   capacity_ = bytes;
+  std::erase_if(holes, [bytes](const Pages& hole) { return hole.end() > bytes; });
+}
+
+Pages Region::movable(const Pages& pages) const {
+  if (!huge_) return pages;
+  const std::uintptr_t base = reinterpret_cast<std::uintptr_t>(base_);
+  const std::uintptr_t start = (base + pages.start + kTable - 1) / kTable * kTable;
+  const std::uintptr_t end = (base + pages.end()) / kTable * kTable;
+  return start < end ? Pages{start - base, end - start} : Pages{0, 0};
+}
+
+void Region::refill(const MovedPages& moved) {
+  const Pages home{static_cast<std::size_t>(moved.home - base_), moved.bytes};
+  std::vector<Pages> left;
+  left.reserve(holes.size() + 2);
+  for (const Pages& hole : holes) {
+    const std::size_t start = std::max(hole.start, home.start), end = std::min(hole.end(), home.end());
+    const Move result =
+        start < end ? move_pages(moved.at + (start - home.start), base_ + start, end - start) : Move::refused;
+    if (result == Move::lost) {
+      // These addresses are somebody else's now, and a region is in one piece.
+      munmap(base_ + end, capacity_ - end);
+      capacity_ = start;
+      holes.clear();
+      return;
+    }
+    if (result == Move::refused) {
+      left.push_back(hole);
+      continue;
+    }
+    if (hole.start < start) left.push_back({hole.start, start - hole.start});
+    if (end < hole.end()) left.push_back({end, hole.end() - end});
+  }
+  holes = std::move(left);
 }
 
 void Region::trim() noexcept {
+  holes.clear();
   if (base_ != nullptr) madvise(base_, capacity_, MADV_DONTNEED);
 }
 
@@ -158,15 +194,8 @@ Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
   return {Answer::refused, nullptr};
 }
 
-Region* Pool::borrow(std::size_t bytes) {
-  const std::scoped_lock guard(pools().lock);
-  Region* region = bytes == 0 ? nullptr : take(bytes);
-  if (region == nullptr || !region->reserve(bytes)) return nullptr;
-  lend(*region);
-  return region;
-}
-
 void Pool::lend(Region& region) {
+  region.holes.clear();  // what is missing comes again, zeroed, when it is touched
   region.lent = true;
   region.tenant = std::this_thread::get_id();
 }
@@ -228,6 +257,21 @@ bool release_stray(void* p) {
   return found;
 }
 
+std::size_t take_home(const std::vector<MovedPages>& pieces) {
+  const std::scoped_lock guard(pools().lock);
+  std::size_t lent = 0;
+  bool busy = false;
+  pools().each_region([&](Region& region) {
+    lent += region.lent;
+    for (const MovedPages& each : pieces) {
+      if (!region.holds(each.home)) continue;
+      busy = busy || region.lent;
+      if (idle(region)) region.refill(each);
+    }
+  });
+  return busy ? lent : 0;
+}
+
 void trim_all() {
   const std::scoped_lock guard(pools().lock);
   pools().each_region([](Region& region) {
@@ -248,6 +292,7 @@ void after_fork_in_child() {
     region.lent = false;
     region.live.clear();
     region.strays.clear();
+    region.holes.clear();
   });
   every.lock.unlock();
 }

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "arena_pages.hpp"
+
 namespace onnxmem::arena {
 
 struct Interval {
@@ -56,11 +58,18 @@ class Region {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_) < capacity_;
   }
 
+  // The part of some pages that an output may have: all, or of huge ones those that move whole.
+  Pages movable(const Pages& pages) const;
+
   LiveSet live;
+  std::vector<Pages> holes;  // pages that outputs took and nothing touched since; the tenant's, as `live` is
   bool lent = false;
   bool escaped = false;  // a run ended and left buffers behind: not lent again until they are freed
   std::thread::id tenant;
   std::vector<std::size_t> strays;  // freed by other threads than the tenant; under the pools' lock
+
+  // Put those pages that are missing here back; nobody runs in it.
+  void refill(const MovedPages& moved);
 
  private:
   bool huge_;
@@ -91,8 +100,6 @@ class Pool {
   // refused at once, because it would wait for itself.
   // Who asks `again` has been counted as waiting already.
   Loan acquire(std::size_t bytes, double seconds, bool again = false);
-  // The same without waiting; null if there is none to be had, or nothing is asked for.
-  Region* borrow(std::size_t bytes);
   void release(Region& region);
 
   void trim();
@@ -112,6 +119,9 @@ class Pool {
 
 // Frees a pointer into a region that the calling thread does not run in. False if no region holds it.
 bool release_stray(void* p);
+// Put an output's pages back into the regions that they came from, as far as they are missing there and nobody runs in
+// them. If somebody does run there: how many runs are going on. Otherwise 0.
+std::size_t take_home(const std::vector<MovedPages>& pieces);
 void trim_all();
 void before_fork();
 void after_fork_in_parent();

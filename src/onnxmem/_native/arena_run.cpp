@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "arena_heap.hpp"
+#include "arena_outputs.hpp"
 
 namespace onnxmem::arena {
 
@@ -98,6 +99,14 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
   return region_.base() + start;
 }
 
+void* ReplayingRun::beside(std::uint32_t buffer, std::size_t size) noexcept {
+  if (const std::vector<Pages>* pages = tape_.pages_for(buffer)) {
+    if (void* kept = outputs().reuse(size)) return kept;
+    if (void* output = outputs().take(region_, *pages, size)) return output;
+  }
+  return heap().allocate(size, Large::recycled);
+}
+
 void* ReplayingRun::allocate(std::size_t size) noexcept {
   if (size == 0) return nullptr;
   if (!following()) {
@@ -116,7 +125,7 @@ void* ReplayingRun::allocate(std::size_t size) noexcept {
   }
   if (tape_.offset_of(event.buffer) < 0) {
     ++step_;
-    return heap().allocate(size, Large::recycled);
+    return beside(event.buffer, size);
   }
   return place(event.buffer, size);
 }
@@ -170,6 +179,7 @@ void release(void* p) noexcept {
     if (run->release(p)) return;
   if (heap().release(p)) return;
   try {
+    if (outputs().release(p)) return;
     if (release_stray(p)) return;
   } catch (...) {}
   // Neither ours nor anyone's we know: doing nothing is the one thing that cannot be wrong twice.
@@ -193,14 +203,17 @@ void watch_forks() {
     pthread_atfork(
         [] {
           before_fork();
+          outputs().lock.lock();
           heap().lock_all();
         },
         [] {
           heap().unlock_all();
+          outputs().lock.unlock();
           after_fork_in_parent();
         },
         [] {
           heap().unlock_all();
+          outputs().lock.unlock();
           after_fork_in_child();
         });
   });

@@ -96,6 +96,7 @@ class ReplayingRun final : public Run {
   bool following() const { return !deviation_ && step_ < tape_.events().size(); }
   void deviate(DeviationKind kind, std::size_t expected, std::size_t asked) noexcept;
   void* place(std::uint32_t buffer, std::size_t size) noexcept;
+  void* beside(std::uint32_t buffer, std::size_t size) noexcept;  // one that has no place
 
   const Tape& tape_;
   Region& region_;

@@ -92,6 +92,7 @@ Tape::Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t gu
       throw std::invalid_argument("a buffer of any size has a place or an end");
   check_sharing(trace);
   check_placement();
+  plan_hand_overs();
 }
 
 void Tape::check_sharing(const Trace& trace) const {

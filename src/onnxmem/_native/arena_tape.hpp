@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "arena_pages.hpp"
+
 namespace onnxmem::arena {
 
 // The calls of a run as rows, one per buffer: its size and when it was allocated and freed, counted in calls.
@@ -46,6 +48,16 @@ struct Event {
   std::uint32_t begins : 1;
 };
 
+// Pages of the region that nothing touches from the allocation of an output until the run ends: at most as many as it
+// needs. No page is in two of them.
+struct HandOver {
+  std::uint32_t buffer;
+  std::vector<Pages> pages;
+};
+
+// From this size on outputs are worth moving pages; below, the heap does not give them a mapping of their own either.
+constexpr std::size_t kHandedFrom = std::size_t{128} << 10;
+
 // A trace with offsets: the sequence that a replay is checked against. Immutable, so that any number of runs may
 // follow it at once. A loop can make a hundred thousand calls, so it is kept small.
 class Tape {
@@ -68,16 +80,19 @@ class Tape {
   std::size_t guard() const { return guard_; }
   bool cut() const { return cut_; }
   std::size_t peak() const { return peak_; }
+  const std::vector<Pages>* pages_for(std::uint32_t buffer) const;  // null if there are none
 
  private:
   void check_sharing(const Trace& trace) const;
   void check_placement();
+  void plan_hand_overs();
 
   std::vector<std::int64_t> sizes_, offsets_, over_;
   std::size_t guard_;
   bool cut_;
   std::vector<Event> events_;
   std::size_t peak_ = 0;
+  std::vector<HandOver> hand_overs_;  // by buffer
 };
 
 // Offsets in the order of the calls, each as low as there is room at that moment. Good enough for very many very

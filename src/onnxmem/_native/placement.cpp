@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "placement_at_once.hpp"
 #include "placement_greedy.hpp"
 #include "placement_instance.hpp"
 #include "placement_race.hpp"
@@ -87,6 +88,16 @@ nb::tuple place_in_order_bound(const Column& lowers, const Column& uppers, const
     offsets = place_in_order(columns, order.data(), best_fit, watch);
   }
   return nb::make_tuple(offsets ? nb::cast(array_of(*offsets)) : nb::none(), watch.interrupted());
+}
+
+nb::tuple place_at_once_bound(const Column& lowers, const Column& uppers, const Column& sizes) {
+  const Columns columns = columns_of(lowers, uppers, sizes);
+  AtOnce found;
+  {
+    const nb::gil_scoped_release unlocked;
+    found = place_at_once(columns);
+  }
+  return nb::make_tuple(nb::cast(array_of(found.offsets)), found.peak, found.bound);
 }
 
 const char* name_of(Verdict verdict) {
@@ -173,6 +184,7 @@ NB_MODULE(placement, module) {
   namespace pl = onnxmem::placement;
   module.def("place_in_order", &pl::place_in_order_bound, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"),
              nb::arg("order"), nb::arg("best_fit"), nb::arg("seconds"));
+  module.def("place_at_once", &pl::place_at_once_bound, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.def("search", &pl::search, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"), nb::arg("capacity"),
              nb::arg("seconds"), nb::arg("seed"), nb::arg("lanes"), nb::arg("memory") = pl::kMemory,
              nb::arg("work") = pl::kEndless, nb::arg("shrink") = nb::none());

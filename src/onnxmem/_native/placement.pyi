@@ -18,6 +18,9 @@ def place_in_order(
 ) -> tuple[_Column | None, bool]:
     """Offsets (None if time ran out or Ctrl-C was pressed), and whether Ctrl-C was pressed."""
 
+def place_at_once(lowers: _Column, uppers: _Column, sizes: _Column) -> tuple[_Column, int, int]:
+    """The best of a few greedy plans: offsets, their peak, and the most that is alive at once."""
+
 def search(
     lowers: _Column,
     uppers: _Column,

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array, Problem
-from onnxmem.result import Shown
+from onnxmem.shown import Shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -194,8 +194,8 @@ def _candidates(at: _Subjects, mode: str, environment: Calibration, dims: Mappin
     if mode != "planned":
         return np.array([forecast.load_peak, forecast.steady], float)
     run = subject.plain_runs.first
-    # What is alive after each call, as it is recorded, and as it will lie in the plan with the outputs beside it.
-    alive = np.concatenate([_alive(run), _alive(run, "output") + run.output_bytes])
+    # What is alive after each call, as it is recorded, and as it will lie in the plan with small outputs beside it.
+    alive = np.concatenate([_alive(run), _alive(run, "output") + run.beside_bytes])
     return np.concatenate([[forecast.load_peak], alive + (forecast.steady - alive.max(initial=0))])
 
 

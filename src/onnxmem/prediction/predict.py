@@ -255,12 +255,12 @@ def arena_growth(runs: Runs, heap: Heap, packed: Sequence[int] = ()) -> Growth:
 
 
 def planned_growth(runs: Runs) -> int:
-    """What a planned session takes to run: its plan with the outputs beside it, or writing the plan down, if more.
+    """What a planned session takes to run: all that is alive at once, or its plan with the small outputs beside it.
 
     What kernels take past any arena comes on top.
     """
     first = runs.first
-    return max(first.peak, first.inner_peak + first.output_bytes) + first.peak_of("reserved") + _RECORDING
+    return max(first.peak, first.inner_peak + first.beside_bytes) + first.peak_of("reserved") + _RECORDING
 
 
 def _play(requests: Requests, arena: Arena, heap: Heap) -> list[int | None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from onnxmem._native import arena
 from onnxmem.model.dtypes import dtype_bits
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.prediction.scratch.kernel import Scratch
@@ -60,6 +61,12 @@ class Requests:
     def output_bytes(self) -> int:
         """What is handed to the caller."""
         return sum(event.buffer.size for event in self.events if event.buffer.kind == "output")
+
+    @property
+    def beside_bytes(self) -> int:
+        """Outputs that a planned session does not put into pages its arena has done with: they are too small."""
+        outputs = (event.buffer.size for event in self.events if event.buffer.kind == "output")
+        return sum(size for size in outputs if size < arena.HANDED_FROM)
 
     @property
     def peak(self) -> int:

@@ -77,6 +77,8 @@ class SessionMemory(Record):
     """Runs that were done again, because they deviated and shared places."""
     waits: int = 0
     """How often a run had to wait for a region."""
+    shapes_predicted: int = 0
+    """How many shapes were planned before they ran for the first time, by what others had asked for."""
     overruns: int = 0
     """Writes behind the end of a buffer; only a session with debug=True looks."""
     shapes: tuple[ShapeMemory, ...] = ()

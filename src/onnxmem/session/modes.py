@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Setting = bool | int | float | str
 

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
@@ -25,14 +24,13 @@ from onnxmem.session.modes import (
     refuse_unsafe,
 )
 from onnxmem.session.options import WATCHED, applied, apply, entries
-from onnxmem.session.package import WEIGHTS, Package, open_package
 from onnxmem.session.planning import PlanningOptions
-from onnxmem.session.prefault import prefault
 from onnxmem.session.trim import trim
 from onnxmem.unknown import Unknown
 
-if TYPE_CHECKING:  # the planner is imported where something is planned: it would count as memory of all others
+if TYPE_CHECKING:  # imported where something is planned, or is a package: it would count as memory of all others
     from onnxmem.session.memory import SessionMemory
+    from onnxmem.session.package import Package
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
     from onnxmem.session.planned.source import Source
@@ -196,6 +194,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
         if self._planner is not None and self.package is not None:
+            from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
+            from onnxmem.session.prefault import prefault  # noqa: PLC0415
+
             prefault(self.package.folder / WEIGHTS, self.package.manifest.always_read)
 
     def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
@@ -254,9 +255,18 @@ def _choose(model: str | bytes | os.PathLike[str], mode: str | None) -> tuple[Pa
         if chosen.form != "any":
             raise UsageError(f"mode '{chosen.name}' maps files, and a model in bytes has none", hint="give its path")
         return None, chosen
+    if not os.path.isdir(model):  # noqa: PTH112  pathlib is half a MiB, and most models are files
+        chosen = find_mode(mode or "stock")
+        if chosen.form != "any":
+            from pathlib import Path  # noqa: PLC0415
+
+            check_mode(chosen.name, Path(model))
+        return None, chosen
+    from pathlib import Path  # noqa: PLC0415
+
+    from onnxmem.session.package import open_package  # noqa: PLC0415
+
     path = Path(model)
-    if not path.is_dir():
-        return None, check_mode(mode or "stock", path)
     package = open_package(path)
     if mode is None or mode == package.manifest.mode:
         return package, package.mode

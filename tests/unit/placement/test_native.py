@@ -51,6 +51,26 @@ def test_greedy_with_an_index_places_like_the_reference() -> None:
 
 
 @given(reference.problems())
+def test_at_once_it_is_the_best_of_three_orders(problem: Problem) -> None:
+    offsets, peak, bound = placement.place_at_once(*columns(problem))
+    plan = Plan(problem, offsets)
+    validate_plan(plan)
+    assert (plan.peak, problem.lower_bound) == (peak, bound)
+    rows, sizes = list(range(len(problem))), problem.footprints
+    keys = (
+        lambda i: problem.lowers[i],
+        lambda i: -sizes[i],
+        lambda i: -sizes[i] * (problem.uppers - problem.lowers)[i],
+    )
+    peaks = []
+    for key in keys:
+        rows.sort(key=key)
+        placed = Plan(problem, np.array(reference.place_in_order(problem, rows, best_fit=False), np.int64))
+        peaks.append(placed.peak)
+    assert peak == min(peaks)
+
+
+@given(reference.problems())
 def test_reduction_keeps_what_lives_together_and_nothing_else(problem: Problem) -> None:
     reduced = placement.reduce(*columns(problem))
     assert reduced["unit"] == max(math.gcd(*problem.footprints.tolist()), 1)

@@ -70,22 +70,23 @@ class _Job:
         if book is None or shape is None or arena is None:
             return True
         tape, before = book.followed(shape)
-        if tape is None or before.problem is None:
+        if tape is None or not before.improvable:
             return True
         try:
-            after = longer_search(Trace.recorded(tape.trace), before, guard=book.guard, seconds=seconds, seed=seed)
+            trace, pairs = Trace.recorded(tape.trace), shape.sharing.pairs
+            after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed, pairs=pairs)
         except OnnxmemError:
             return True
         if after is not before and book.improved(shape, tape, after):
             arena.needed(book, book.peak, for_good=True)
-        return after.problem is None
+        return not after.improvable
 
 
 def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
     """Look for a better plan of this shape for so long, if there can be one."""
-    if book.full:
-        return  # shapes come and go: each new one would keep a processor busy for another that nobody asks for again
-    if seconds > 0 and shape.placement.problem is not None:
+    if book.full and shape.placement.peak < book.peak:
+        return  # shapes come and go: each would keep a processor busy, and the arena is as large as the largest needs
+    if seconds > 0 and shape.placement.improvable:
         _state["improver"].add(_Job(book, shape, arena, seconds))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,13 +11,15 @@ from onnxmem._native import arena as native
 from onnxmem._native import placement
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Int64Array, Problem
-from onnxmem.placement.shares import NO_PAIRS
+from onnxmem.placement.shares import NO_PAIRS, Places, choose, within
 from onnxmem.placement.strategies import solve
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
 # The first plan must not keep the caller waiting. The background has more time, but a search takes memory, too: here
 # it takes it while the arena is still empty, there on top of it.
 AT_ONCE = 0.25
+# A search takes memory, too: for less than that, none begins.
+WORTHWHILE = 128 * 2**10
 # Above this many buffers, those that hardly matter for the peak are placed without a search. All of them together may
 # cost this part of the peak.
 _MANY = 4000
@@ -32,8 +34,8 @@ class Placement:
     peak: int
     bound: int
     """The best lower bound that was proven."""
-    problem: Problem | None = None
-    """What a longer search could work on; nothing if it cannot get any better."""
+    improvable: bool = False
+    """Whether a longer search could find a better one."""
     shared: Int64Array = field(default_factory=lambda: NO_PAIRS)
     """Pairs of rows (before, after) at one place."""
     saved: int = 0
@@ -54,22 +56,58 @@ class Placement:
 
 
 def place(
-    trace: Trace, *, guard: int = 0, seconds: float = AT_ONCE, seed: int = 0, pairs: Int64Array = NO_PAIRS
+    trace: Trace,
+    *,
+    guard: int = 0,
+    seconds: float = AT_ONCE,
+    room: int = 0,
+    worthwhile: int = WORTHWHILE,
+    pairs: Int64Array = NO_PAIRS,
 ) -> Placement:
-    """Offsets for the buffers that live within the run, of which `pairs` may share a place."""
+    """Offsets for the buffers that live within the run, of which `pairs` may share a place.
+
+    The first will do that need no more than the `room` there is, or of which no others could save a `worthwhile` part.
+    """
+    if len(trace.inside) > _MANY:
+        return _searched(trace, guard, seconds, 0, pairs)
+    quick = at_once(trace, guard, pairs)
+    if len(quick.shared) and quick.peak >= trace.bound(guard):
+        # Where sharing saves nothing, it might cost something.
+        apart = at_once(trace, guard, NO_PAIRS)
+        quick = apart if apart.peak <= quick.peak else quick
+    if quick.peak > quick.bound + worthwhile and quick.peak > room:
+        return _searched(trace, guard, seconds, 0, pairs)
+    return replace(quick, improvable=quick.peak > quick.bound + worthwhile)
+
+
+def at_once(trace: Trace, guard: int, pairs: Int64Array) -> Placement:
+    """Offsets that take no search. As many pairs share a place as can, whether that saves anything or not."""
+    rows, offsets, padded = trace.inside, np.full(len(trace), -1, np.int64), trace.padded(guard)
+    lowers, uppers, sizes = trace.lowers[rows], trace.uppers[rows], padded[rows]
+    if not len(pairs):
+        offsets[rows], peak, bound = placement.place_at_once(lowers, uppers, sizes)
+        return Placement(offsets, peak, bound)
+    used = choose(lowers, uppers, sizes, within(pairs, rows, len(trace)))
+    places = Places.made(lowers, uppers, sizes, used)
+    found, peak, _ = placement.place_at_once(places.lowers, places.uppers, places.sizes)
+    offsets[rows] = found[places.of]
+    saved = max(0, trace.bound(guard) - peak)
+    return Placement(offsets, peak, trace.bound(guard, pairs=pairs), False, rows[used], saved)
+
+
+def improve(
+    trace: Trace, before: Placement, *, guard: int, seconds: float, seed: int, pairs: Int64Array = NO_PAIRS
+) -> Placement:
+    """A longer search; what it returns is never worse than what was there before."""
+    after = _searched(trace, guard, seconds, seed, pairs)
+    return after if after.peak <= before.peak else before
+
+
+def _searched(trace: Trace, guard: int, seconds: float, seed: int, pairs: Int64Array) -> Placement:
     small = _small_ones(trace, guard)
     large = np.setdiff1d(trace.inside, small, assume_unique=True)
     problem = trace.problem(guard=guard, rows=large, pairs=pairs)
     return _combined(trace, guard, small, _solve(problem, seconds, seed))
-
-
-def improve(trace: Trace, before: Placement, *, guard: int, seconds: float, seed: int) -> Placement:
-    """A longer search where `before` left off; what it returns is never worse."""
-    assert before.problem is not None
-    small = _small_ones(trace, guard)
-    plan = _solve(before.problem, seconds, seed)
-    after = _combined(trace, guard, small, plan)
-    return after if after.peak <= before.peak else before
 
 
 def follow(trace: Trace, placement: Placement, *, guard: int = 0, cut: int | None = None) -> native.Tape:
@@ -105,10 +143,10 @@ def _combined(trace: Trace, guard: int, small: Int64Array, plan: Plan) -> Placem
         above = native.place_in_sequence(sizes, trace.lowers[small], trace.uppers[small])
         offsets[small] = plan.peak + above
         peak += int((above + sizes).max())
-        bound = bound if len(plan.problem.shares) else max(bound, trace.bound(guard))
-    shared = large[plan.shared] if len(plan.problem.shares) else NO_PAIRS
+        bound = max(bound, trace.bound(guard, pairs=large[plan.problem.shares]))
+    shared = large[plan.shared]
     saved = max(0, trace.bound(guard) - peak) if len(shared) else 0
-    return Placement(offsets, peak, bound, None if plan.optimal else plan.problem, shared, saved)
+    return Placement(offsets, peak, bound, not plan.optimal, shared, saved)
 
 
 def _small_ones(trace: Trace, guard: int) -> Int64Array:

@@ -1,7 +1,8 @@
 """The plans of a session, one per combination of input shapes: recorded, solved, followed, and given up.
 
-The first run of a shape *records*; its trace is *solved*; later runs *replay* it. A run that deviates is right all the
-same, because from there on it is served from the heap. What is done about those that deviate often is in `adapting`.
+The first run of a shape *records*; its trace is *solved*; later runs *replay* it. After a few shapes what others will
+ask for is *predicted* (`formulas`), and their first run replays already. A run that deviates is right all the same,
+because from there on it is served from the heap. What is done about those that deviate often is in `adapting`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
 from onnxmem.session.memory import Deviation
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
+from onnxmem.session.planned.formulas import Formulas
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.sharing import NOTHING, Sharing
 from onnxmem.session.planned.steady import Trust
@@ -32,6 +34,16 @@ class RunKey(NamedTuple):
     outputs: tuple[str, ...]
     bound: tuple[str, ...] = ()
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """All of it but the numbers."""
+        return tuple((name, len(dims)) for name, dims in self.inputs), self.outputs, self.bound
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The numbers."""
+        return tuple(dim for _, dims in self.inputs for dim in dims)
+
 
 @dataclass(eq=False)
 class ShapePlan:
@@ -42,6 +54,8 @@ class ShapePlan:
     tape: native.Tape | None
     conduct: Conduct = field(default_factory=Conduct)
     replayed: int = 0
+    predicted: bool = False
+    """Whether nothing was recorded: formulas say what its runs ask for."""
     reason: str = ""
     sharing: Sharing = NOTHING
     """Which buffers may share places; which of them do, the placement says."""
@@ -55,6 +69,11 @@ class ShapePlan:
         before = tape.over[tape.over >= 0]
         return deviation.step > int(tape.trace.uppers[before].max())
 
+    @property
+    def came_again(self) -> bool:
+        """Whether this is the second run of the shape."""
+        return self.replayed == 1 + self.predicted
+
 
 @dataclass
 class Counts:
@@ -66,6 +85,7 @@ class Counts:
     runs_from_heap: int = 0
     runs_repeated: int = 0
     overruns: int = 0
+    shapes_predicted: int = 0
 
 
 class PlanBook:
@@ -78,6 +98,8 @@ class PlanBook:
         self.limit = limit
         self.guard = guard
         self.lock = threading.Lock()
+        self.learning = threading.Lock()  # takes longer: those who only look up a plan do not wait for it
+        self._formulas = Formulas()
         self._counts = Counts()
         self._shapes: OrderedDict[RunKey, ShapePlan] = OrderedDict()
         self._recorded_again: set[RunKey] = set()
@@ -142,14 +164,11 @@ class PlanBook:
 
     def recorded(self, key: RunKey, trace: Trace, sharing: Sharing | None = None) -> ShapePlan:
         """Take a new trace, with a plan that was found at once. `sharing` is known if the run was profiled."""
-        if sharing is None:
-            sharing = self._shared[1].for_trace(self._shared[0], trace) if self._shared else NOTHING
-        elif sharing:
+        if sharing:
             self._shared = trace, sharing
-        # Where there are so many shapes that each is soon forgotten, none is worth a long search.
-        seconds = AT_ONCE / 10 if self.full else AT_ONCE
-        placement = place(trace, guard=self.guard, seconds=seconds, pairs=sharing.pairs)
-        shape = ShapePlan(key, placement, follow(trace, placement, guard=self.guard), sharing=sharing)
+        shape = self._planned(key, trace)
+        with self.learning:
+            self._formulas.learn(key.kind, key.dims, trace)
         with self.lock:
             self._counts.runs_recorded += 1
             shape.conduct = Conduct(recorded_again=key in self._recorded_again)
@@ -158,6 +177,29 @@ class PlanBook:
             self._outlasting = np.array(sorted(numbers), np.int64)
             self._keep(shape)
         return shape
+
+    def predict(self, key: RunKey) -> ShapePlan | None:
+        """A plan for a shape that never ran, if what it will ask for is certain."""
+        with self.learning:
+            trace = self._formulas.predict(key.kind, key.dims)
+        if trace is None:
+            return None
+        shape = self._planned(key, trace)
+        shape.predicted = True
+        with self.lock:
+            if key in self._shapes:  # another thread was faster
+                return self._shapes[key]
+            self._counts.shapes_predicted += 1
+            self._keep(shape)
+        return shape
+
+    def _planned(self, key: RunKey, trace: Trace) -> ShapePlan:
+        """With a plan that was found at once. A shape may never come again: a search is for those that need more room
+        than there is, and a long one for those that will be remembered."""
+        seconds = AT_ONCE / 10 if self.full else AT_ONCE
+        sharing = self._shared[1].for_trace(self._shared[0], trace) if self._shared else NOTHING
+        placement = place(trace, guard=self.guard, seconds=seconds, room=self.peak, pairs=sharing.pairs)
+        return ShapePlan(key, placement, follow(trace, placement, guard=self.guard), sharing=sharing)
 
     def unfollowable(self, key: RunKey) -> None:
         """A run made so many calls for so little memory that following them would take more than it saves."""
@@ -206,6 +248,10 @@ class PlanBook:
                     return  # as nearly always
             else:
                 self._counts.runs_deviated += 1
+                if shape.predicted and not shape.conduct.fitted:
+                    self._shapes.pop(shape.key, None)  # the next run of it is recorded
+                    self._formulas.failed(shape.key.kind)
+                    return
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
@@ -231,9 +277,9 @@ def solved(key: RunKey, trace: Trace, *, seconds: float, sharing: Sharing = NOTH
 
     And another one in which buffers share places, for those sessions that may.
     """
-    placement = place(trace, seconds=seconds)
+    placement = place(trace, seconds=seconds, worthwhile=0)
     document = _document(key, placement, follow(trace, placement))
-    shared = place(trace, seconds=seconds, pairs=sharing.pairs) if sharing else placement
+    shared = place(trace, seconds=seconds, worthwhile=0, pairs=sharing.pairs) if sharing else placement
     if not len(shared.shared):
         return document
     plan = _plan_document(shared, follow(trace, shared))

@@ -24,7 +24,7 @@ from onnxmem.session.planned import bridge
 from onnxmem.session.planned.arena import own_arena
 from onnxmem.session.planned.forks import GATE
 from onnxmem.session.planned.improve import improve
-from onnxmem.session.planned.placing import follow, place, warm_up
+from onnxmem.session.planned.placing import at_once, follow, warm_up
 from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
 from onnxmem.session.planned.profile import NodeCalls, Profile, profiled
 from onnxmem.session.planned.sharing import Sharer
@@ -126,7 +126,7 @@ class Planner:
         return self._planned(key, run, *arguments)
 
     def _planned(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
-        shape = self.book.find(key)
+        shape = self.book.find(key) or self.book.predict(key)
         if shape is None:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
@@ -155,6 +155,8 @@ class Planner:
                 return self._planned(key, run, *arguments)
             if failure is None:  # a run that failed says nothing about the plan
                 self.book.ran(shape, deviation)
+                if shape.came_again:
+                    improve(self.book, shape, self.arena, self._plan_seconds)
         if failure is not None:
             raise failure
         return outputs
@@ -195,7 +197,7 @@ class Planner:
         trace = Trace.recorded(shape.tape.trace)
 
         def run_with(pairs: Int64Array) -> Any:
-            placement = place(trace, guard=self.book.guard, pairs=pairs)
+            placement = at_once(trace, self.book.guard, pairs)
             native.begin_replay(follow(trace, placement, guard=self.book.guard), self.arena.pool)
             try:
                 return _inside(run, *arguments)
@@ -216,7 +218,6 @@ class Planner:
             sharing = self._sharer.find(trace, nodes)
         shape = self.book.recorded(key, trace, sharing)
         self.arena.needed(self.book, self.book.peak)
-        improve(self.book, shape, self.arena, self._plan_seconds)
         return shape
 
 
@@ -272,7 +273,7 @@ _BOOKS: weakref.WeakSet[PlanBook] = weakref.WeakSet()
 def _forked() -> None:
     # Another thread may have held one of these at the moment of the fork; in the child it does not exist.
     for book in _BOOKS:
-        book.lock = threading.Lock()
+        book.lock, book.learning = threading.Lock(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -126,7 +126,7 @@ def find(trace: Trace, nodes: Sequence[NodeCalls], rules: Rules, threads: int, l
     followers = _beginnings(nodes, trace.steps)
     possible = [(node, pairs) for node in promised if len(pairs := _pairs(trace, node, followers[node.end]))]
     everything = np.concatenate([NO_PAIRS, *(pairs for _, pairs in possible)])
-    if trace.problem().lower_bound - trace.problem(pairs=everything).lower_bound < WORTHWHILE:
+    if trace.bound() - trace.bound(pairs=everything) < WORTHWHILE:
         return NOTHING
     chosen, needs = [], set()
     names: dict[int, str] = {}

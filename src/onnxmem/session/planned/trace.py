@@ -15,7 +15,7 @@ from onnxmem._native import arena as native
 from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
-from onnxmem.placement.shares import NO_PAIRS, within
+from onnxmem.placement.shares import NO_PAIRS, live_bytes, savings, within
 from onnxmem.session.options import silent
 from onnxmem.session.planned.profile import NodeCalls, profiled
 
@@ -94,10 +94,17 @@ class Trace(Record):
         names = tuple(f"a{row}" for row in rows)
         return Problem(names, self.lowers[rows], uppers, sizes, ALIGNMENT, shares=shares)
 
-    def bound(self, guard: int = 0, rows: Int64Array | None = None) -> int:
-        """The most that is alive at once, of the buffers that live within the run (or of `rows`)."""
+    def bound(self, guard: int = 0, rows: Int64Array | None = None, pairs: Int64Array = NO_PAIRS) -> int:
+        """The most that is alive at once, of the buffers that live within the run (or of `rows`).
+
+        No plan takes less than that; one in which `pairs` of rows share places, less than what those leave of it.
+        """
         rows = self.inside if rows is None else rows
         sizes = self.padded(guard)[rows]
+        if len(pairs):
+            lowers, uppers = self.lowers[rows], self.uppers[rows]
+            saved = savings(lowers, uppers, sizes, within(pairs, rows, len(self)))
+            return int(live_bytes(lowers, uppers, sizes, saved)[1].max(initial=0))
         changes = np.zeros(self.steps + 1, np.int64)
         changes[self.lowers[rows]] = sizes
         changes[self.uppers[rows]] = -sizes  # every step is one call, so nothing is overwritten

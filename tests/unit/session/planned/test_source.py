@@ -54,7 +54,7 @@ def test_a_factor_before_a_sigmoid(before: str, plain: bool) -> None:
 
 @pytest.mark.parametrize(("factor", "plain"), [(1.0, True), (1.702, False), (None, False)])
 def test_the_factor_of_a_quick_gelu(factor: float | None, plain: bool) -> None:
-    attributes = {} if factor is None else {"alpha": factor}
+    attributes: dict[str, Any] = {} if factor is None else {"alpha": factor}
     node = helper.make_node("QuickGelu", ["x"], ["y"], domain="com.microsoft", **attributes)
     assert look_at(model([node], ("", "com.microsoft")).SerializeToString()) == Source(True, plain)
 

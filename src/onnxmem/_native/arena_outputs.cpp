@@ -1,0 +1,110 @@
+#include "arena_outputs.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "arena_heap.hpp"
+
+namespace onnxmem::arena {
+
+void* Outputs::take(Region& region, const std::vector<Pages>& pages, std::size_t size) noexcept {
+  const std::size_t bytes = whole_pages(size);
+  if (bytes == 0 || pages.empty() || !pages_move()) return nullptr;
+  const Pages first = region.movable(pages.front());
+  std::byte* block = first.bytes == 0 ? nullptr : map_like(region.base() + first.start, bytes);
+  if (block == nullptr) return nullptr;
+  try {
+    Handed handed{bytes, {}};
+    handed.pieces.reserve(pages.size());
+    region.holes.reserve(region.holes.size() + pages.size());
+    std::size_t at = 0;
+    for (const Pages& each : pages) {
+      const Pages part = region.movable(each);
+      if (part.bytes == 0) continue;
+      std::byte* home = region.base() + part.start;
+      const Move result = move_pages(home, block + at, part.bytes);
+      if (result == Move::lost) {
+        munmap(block, at);
+        munmap(block + at + part.bytes, bytes - at - part.bytes);
+        return nullptr;
+      }
+      if (result == Move::refused) break;  // the rest is as good without
+      handed.pieces.push_back({block + at, home, part.bytes});
+      region.holes.push_back(part);
+      at += part.bytes;
+    }
+    const std::scoped_lock guard(lock);
+    handed_.emplace(block, std::move(handed));
+    bytes_ += bytes;
+    return block;
+  } catch (...) {
+    munmap(block, bytes);
+    return nullptr;
+  }
+}
+
+bool Outputs::release(void* block) {
+  Handed handed;
+  {
+    const std::scoped_lock guard(lock);
+    const auto found = handed_.find(block);
+    if (found == handed_.end()) return false;
+    handed = std::move(found->second);
+    handed_.erase(found);
+    bytes_ -= handed.bytes;
+  }
+  // Only now, when no table knows it any more, may the same address be handed to someone else.
+  const std::size_t runs = take_home(handed.pieces);
+  if (runs == 0) munmap(block, handed.bytes);
+  const std::scoped_lock guard(lock);
+  if (runs != 0) spares_.push_back({block, std::move(handed)});
+  keep_only(runs);
+  return true;
+}
+
+void* Outputs::reuse(std::size_t size) noexcept {
+  const std::size_t bytes = whole_pages(size);
+  const std::scoped_lock guard(lock);
+  const auto found =
+      std::find_if(spares_.begin(), spares_.end(), [bytes](const Spare& each) { return each.handed.bytes == bytes; });
+  if (found == spares_.end()) return nullptr;
+  void* block = found->block;
+  try {
+    handed_.emplace(block, std::move(found->handed));
+  } catch (...) {
+    return nullptr;
+  }
+  bytes_ += bytes;
+  spares_.erase(found);
+  return block;
+}
+
+void Outputs::trim() noexcept {
+  const std::scoped_lock guard(lock);
+  keep_only(0);
+}
+
+void Outputs::keep_only(std::size_t newest) noexcept {
+  for (; spares_.size() > newest; spares_.erase(spares_.begin())) {
+    munmap(spares_.front().block, spares_.front().handed.bytes);
+  }
+}
+
+std::size_t Outputs::live_bytes() {
+  const std::scoped_lock guard(lock);
+  return bytes_;
+}
+
+std::size_t Outputs::live_blocks() {
+  const std::scoped_lock guard(lock);
+  return handed_.size();
+}
+
+Outputs& outputs() {
+  static Outputs& process_wide = *new Outputs;
+  return process_wide;
+}
+
+}  // namespace onnxmem::arena

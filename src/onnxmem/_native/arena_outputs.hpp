@@ -1,0 +1,53 @@
+// Outputs in pages that their run has done with: moved to an address of their own, not copied, and back when they are
+// freed. So an output and the activations that lay there before it never both exist.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "arena_pages.hpp"
+#include "arena_region.hpp"
+
+namespace onnxmem::arena {
+
+class Outputs {
+ public:
+  // Memory of that size with these pages of a region that the calling thread runs in, where they are missing from then
+  // on. Null where pages cannot be moved.
+  void* take(Region& region, const std::vector<Pages>& pages, std::size_t size) noexcept;
+
+  // One of that size that was freed and is kept; null if there is none.
+  void* reuse(std::size_t size) noexcept;
+
+  // Frees one. Its pages go back where they came from if nobody runs there and nothing came there since; if somebody
+  // does run there, they are kept for the next output; otherwise the system gets them. False: not one of these.
+  bool release(void* block);
+
+  void trim() noexcept;  // unmap what is kept
+  std::size_t live_bytes();
+  std::size_t live_blocks();
+
+  std::mutex lock;  // held around fork()
+
+ private:
+  struct Handed {
+    std::size_t bytes;
+    std::vector<MovedPages> pieces;
+  };
+  struct Spare {
+    void* block;
+    Handed handed;
+  };
+  void keep_only(std::size_t newest) noexcept;
+
+  std::unordered_map<void*, Handed> handed_;
+  std::vector<Spare> spares_;  // the oldest first; as many as there were runs when one of them was freed
+  std::size_t bytes_ = 0;
+};
+
+// Those of the process. Never destroyed: outputs may be freed after everything else has ended.
+Outputs& outputs();
+
+}  // namespace onnxmem::arena
