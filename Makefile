@@ -6,7 +6,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -name '*.py'
 NATIVE := $(wildcard src/onnxmem/_native/*.[ch]pp tests/native/*.[ch]pp)
 COMPILED = $(firstword $(shell ls -td build/*/compile_commands.json 2>/dev/null))
 
-.PHONY: demo test check tidy coverage docs help clean
+.PHONY: demo test run-tests check tidy coverage docs help clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,11 +21,15 @@ help:
 demo: $(VENV)/installed
 	$(VENV)/bin/onnxmem demo
 
-test: check
+# Both at once: types are checked by one process, and tests often wait for others.
+test: $(VENV)/installed-tests
+	@$(MAKE) --no-print-directory --jobs=2 check run-tests
+
+run-tests: $(VENV)/installed-tests
 	$(VENV)/bin/python -m pytest -n 2 --dist worksteal
 
 # Warnings are errors for those who work on it; whoever only installs it may have a compiler that nobody has tried.
-test check tidy coverage: BUILD := --config-settings=cmake.define.ONNXMEM_WERROR=ON
+test run-tests check tidy coverage: BUILD := --config-settings=cmake.define.ONNXMEM_WERROR=ON
 
 check: $(VENV)/installed-tests
 	$(VENV)/bin/ruff check .
@@ -66,6 +70,6 @@ $(VENV)/installed: $(VENV)/created $(SOURCES)
 	@touch $@
 
 $(VENV)/installed-tests: $(VENV)/installed
-	$(PIP) install --group test
+	$(PIP) install --no-compile --group test
 	@$(VENV)/bin/python -m scripts.browser
 	@touch $@

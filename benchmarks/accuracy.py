@@ -27,6 +27,7 @@ from benchmarks.sized_models import keys, sizes, unseen
 from benchmarks.truth import MODES, Cell, Store, Truth, cells
 from onnxmem.errors import OnnxmemError
 from onnxmem.files import write_bytes
+from onnxmem.fitting.search import needed
 from onnxmem.model.model import Model
 from onnxmem.prediction.calibration import Calibration
 from onnxmem.prediction.predict import Subject, forecast_mode
@@ -61,7 +62,7 @@ class Row:
 def predict(path: Path, cell: Cell, environment: Calibration) -> dict[str, int | None]:
     """What `onnxmem.predict` says before anything runs; the one place that knows how it is asked."""
     said = forecast_mode(_read(path, cell.sized.key, cell.sized.size, cell.threads), cell.mode, environment)
-    return {name: getattr(said, name) for name in FIGURES}
+    return {name: getattr(said, name) for name in FIGURES} | {"safe": needed(said, 1)}
 
 
 @lru_cache(maxsize=1)
@@ -153,6 +154,8 @@ def limits(rows: Sequence[Row]) -> list[str]:
     ]
     off = sum(any(abs(row.error(figure) or 0) > WORST for figure in ("peak", "run_growth")) for row in rows)
     lines.append(f"- off by more than {WORST:.0%}: {off} of {len(rows)} cells; without a prediction: {len(missing)}")
+    safe = sum(row.truth.peak <= (row.predicted.get("safe") or 0) for row in rows)
+    lines.append(f"- within what `fit` would call safe: {safe} of {len(rows)} cells")
     return lines
 
 

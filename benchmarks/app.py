@@ -8,15 +8,10 @@ system's Chromium; times on a busy machine are the browser's, too.
 from __future__ import annotations
 
 import os
-import re
 import statistics
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -24,26 +19,12 @@ import psutil
 from playwright.sync_api import Page, sync_playwright
 
 from onnxmem import zoo
-from scripts.browser import find
+from scripts.browser import opened, serving
 
 WAIT = 60_000
-UPLOADS, SLIDES = int(os.environ.get("UPLOADS", "100")), 5
+UPLOADS, SLIDES, REDRAWN = int(os.environ.get("UPLOADS", "100")), 5, 3
+TENSOR = '.st-key-map-frame path[aria-roledescription="rect mark"]'
 MIB = 2**20
-
-
-@contextmanager
-def serving(*words: str) -> Iterator[tuple[psutil.Process, str]]:
-    """The server and its address, once it has printed it."""
-    command = [sys.executable, "-m", "onnxmem", "app", *words, "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        address = re.search(r"http://\S+", server.stderr.readline())
-        assert address
-        threading.Thread(target=server.stderr.read, daemon=True).start()
-        try:
-            yield psutil.Process(server.pid), address[0]
-        finally:
-            server.terminate()
 
 
 def timed(act: Callable[[], object]) -> float:
@@ -90,15 +71,21 @@ def slides(page: Page) -> list[float]:
     return seconds
 
 
-def map_of_a_thousand(page: Page) -> float:
-    """From a click on the tab to the drawn map."""
+def map_of_a_thousand(page: Page) -> tuple[float, list[float]]:
+    """From a click on the tab to the map: with its planning, and then drawn anew from the plan that is there."""
     page.get_by_text("Do this next").wait_for(timeout=WAIT)
 
     def draw() -> None:
         page.get_by_role("tab", name="Map").click()
-        page.locator("[role=tabpanel] canvas, [role=tabpanel] svg.marks").first.wait_for(timeout=WAIT)
+        page.locator(TENSOR).nth(1000).wait_for(state="attached", timeout=WAIT)
 
-    return timed(draw)
+    first, again = timed(draw), []
+    for _ in range(REDRAWN):
+        page.get_by_role("tab", name="Overview").click()
+        page.locator(TENSOR).first.wait_for(state="detached", timeout=WAIT)
+        page.wait_for_timeout(1000)
+        again.append(timed(draw))
+    return first, again
 
 
 def uploads(page: Page, server: psutil.Process, folder: Path) -> list[int]:
@@ -122,7 +109,7 @@ def uploads(page: Page, server: psutil.Process, folder: Path) -> list[int]:
 def thousand(folder: Path) -> Path:
     """A model with more than a thousand activations."""
     path = folder / "thousand.onnx"
-    onnx.save(zoo.build("densenet121", growth=2, depths=(15, 30, 60, 45)), path)
+    onnx.save(zoo.build("transformer", layers=44, width=48, heads=4, vocabulary=1000), path)
     return path
 
 
@@ -132,19 +119,19 @@ def row(what: str, value: str, asked: str) -> None:
 
 def main() -> None:
     """The table."""
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as started:
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as started, opened(started) as browser:
         folder = Path(name)
-        browser = started.chromium.launch(executable_path=find(), args=["--no-sandbox", "--disable-gpu"])
 
         def new_page() -> Page:
-            return browser.new_page(viewport={"width": 1280, "height": 1000})
+            page: Page = browser.new_page(viewport={"width": 1280, "height": 1000})
+            return page
 
         model = folder / "squeezenet.onnx"
         onnx.save(zoo.build("squeezenet"), model)
         print("| what | seen | asked |\n|---|--:|--:|")
         first = sorted(first_page(new_page, model) for _ in range(3))
         row("first page after `onnxmem app`", f"{first[1]:.1f} s ({first[0]:.1f}–{first[-1]:.1f})", "3 s")
-        with serving(str(model), str(thousand(folder))) as (server, url):
+        with serving(str(model), str(thousand(folder))) as (_, url):
             page = new_page()
             look(page, url)
             seconds = sorted(slides(page))
@@ -153,9 +140,12 @@ def main() -> None:
             page.get_by_role("combobox", name="Model").click()
             page.get_by_role("option", name="thousand.onnx").click()
             page.get_by_role("heading", name="thousand.onnx").wait_for(timeout=WAIT)
-            row("a map of 1,000 tensors", f"{map_of_a_thousand(page):.2f} s", "2 s")
+            first_time, again = map_of_a_thousand(page)
+            drawn = f"{statistics.median(again):.2f} s (worst {max(again):.2f}; with planning it {first_time:.1f})"
+            row("a map of 1,000 tensors", drawn, "2 s")
             page.close()
-        with serving(str(model)) as (server, url):
+        with serving(str(model)) as (process, url):
+            server = psutil.Process(process.pid)
             page = new_page()
             look(page, url)
             page.get_by_text("Do this next").wait_for(timeout=WAIT)
@@ -173,7 +163,6 @@ def main() -> None:
             end = server.memory_info().rss
             row("most during uploads", f"{max(sizes) / MIB:.0f} MiB", "400 MiB")
             row(f"after {UPLOADS} uploads", f"{end / start:.2f} × its start ({start / MIB:.0f} MiB)", "1.10 ×")
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,21 @@
-"""A browser for the tests of pages: the one that is there, or Debian's Chromium where it may be installed."""
+"""A browser to look at pages with, and a dashboard for it to look at.
+
+The browser is the one that is there, or Debian's Chromium where it may be installed.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 NAMES = (os.environ.get("ONNXMEM_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
 _HOW = "apt-get install chromium, or set ONNXMEM_CHROMIUM to the path of a Chromium; its tests are skipped until then"
@@ -14,6 +24,33 @@ _HOW = "apt-get install chromium, or set ONNXMEM_CHROMIUM to the path of a Chrom
 def find() -> str | None:
     """Its path."""
     return next((found for name in NAMES if name and (found := shutil.which(name))), None)
+
+
+@contextmanager
+def opened(playwright: Any) -> Iterator[Any]:
+    """It runs, headless, until the end of the block."""
+    browser = playwright.chromium.launch(executable_path=find(), args=["--no-sandbox", "--disable-gpu"])
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@contextmanager
+def serving(*words: str, folder: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`onnxmem app` at a port of its own, started in this folder: the server, and the address it has printed."""
+    command = [sys.executable, "-m", "onnxmem", "app", *words, "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
+        assert server.stderr is not None
+        try:
+            address = re.search(r"http://\S+", server.stderr.readline())
+            assert address, "it printed no address"
+            # What it prints later must not fill the pipe.
+            threading.Thread(target=server.stderr.read, daemon=True).start()
+            yield server, address[0]
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
 
 
 def install() -> bool:

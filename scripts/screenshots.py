@@ -6,13 +6,8 @@ In light, in dark and on a phone, of a model of the zoo unless another is given.
 from __future__ import annotations
 
 import io
-import re
-import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +16,10 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from onnxmem import zoo
-from scripts.browser import find
+from scripts.browser import opened, serving
 
 WAIT = 120_000
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 1250}
-
-
-@contextmanager
-def serving(model: Path) -> Iterator[str]:
-    """The address of a dashboard that shows this model."""
-    # From its own folder: the pictures show commands, and those name the model as it is given.
-    command = [sys.executable, "-m", "onnxmem", "app", model.name, "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=model.parent) as server:
-        assert server.stderr is not None
-        address = re.search(r"http://\S+", server.stderr.readline())
-        assert address
-        threading.Thread(target=server.stderr.read, daemon=True).start()
-        try:
-            yield address[0]
-        finally:
-            server.terminate()
 
 
 def overview(page: Page) -> None:
@@ -80,8 +59,7 @@ PICTURES: dict[str, tuple[Any, Any, Any]] = {
 
 def take(url: str, folder: Path) -> None:
     """All of them, into this folder."""
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=find(), args=["--no-sandbox", "--disable-gpu"])
+    with sync_playwright() as started, opened(started) as browser:
         for name, (act, size, scheme) in PICTURES.items():
             context = browser.new_context(viewport=size, color_scheme=scheme)
             page = context.new_page()
@@ -94,7 +72,6 @@ def take(url: str, folder: Path) -> None:
             picture.quantize(128).save(folder / f"{name}.png", optimize=True)
             print(folder / f"{name}.png")
             context.close()
-        browser.close()
 
 
 if __name__ == "__main__":
@@ -104,5 +81,6 @@ if __name__ == "__main__":
         chosen = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else Path(temporary) / "unet.onnx"
         if not chosen.exists():
             onnx.save(zoo.build("unet"), chosen)
-        with serving(chosen) as address:
+        # From its own folder: the pictures show commands, and those name the model as it is given.
+        with serving(chosen.name, folder=chosen.parent) as (_, address):
             take(address, target)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +12,7 @@ import psutil
 import pytest
 
 from onnxmem import zoo
-from scripts.browser import find
+from scripts.browser import find, opened, serving
 
 WAIT = 60_000
 """As long as anything may take on a busy machine, in milliseconds."""
@@ -25,14 +21,11 @@ WAIT = 60_000
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian: apt-get install chromium. Elsewhere: ONNXMEM_CHROMIUM names it."""
-    path = find()
-    if path is None:
+    if find() is None:
         pytest.skip("no Chromium here; apt-get install chromium, or set ONNXMEM_CHROMIUM to its path")
     playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+    with playwright.sync_playwright() as started, opened(started) as running:
         yield running
-        running.close()
 
 
 def settled(page: Any) -> None:
@@ -78,20 +71,10 @@ class Dashboard:
 
 
 @contextmanager
-def serving(browser: Any, *words: str) -> Iterator[Dashboard]:
-    """`onnxmem app` at a port of its own."""
-    command = [sys.executable, "-m", "onnxmem", "app", *words, "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        address = re.search(r"http://\S+", server.stderr.readline())
-        assert address, "it printed no address"
-        # What it prints later must not fill the pipe.
-        threading.Thread(target=server.stderr.read, daemon=True).start()
-        try:
-            yield Dashboard(server, address[0], browser)
-        finally:
-            server.send_signal(signal.SIGINT)
-            server.wait(30)
+def dashboard(browser: Any, *words: str) -> Iterator[Dashboard]:
+    """`onnxmem app` with these words."""
+    with serving(*words) as (server, url):
+        yield Dashboard(server, url, browser)
 
 
 @pytest.fixture(scope="module")
@@ -102,5 +85,5 @@ def app(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dash
     onnx.save(zoo.build("squeezenet"), folder / "a.onnx")
     onnx.save(zoo.build("unet", channels=8), folder / "b.onnx")
     (folder / "c.onnx").write_bytes(b"this is no model")
-    with serving(browser, str(folder)) as running:
+    with dashboard(browser, str(folder)) as running:
         yield running

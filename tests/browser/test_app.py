@@ -17,7 +17,7 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from tests.browser.conftest import WAIT, Dashboard, serving
+from tests.browser.conftest import WAIT, Dashboard, dashboard
 
 
 def eventually(check: Callable[[], object], seconds: float = WAIT / 1000) -> None:
@@ -152,7 +152,7 @@ def test_two_tabs_do_not_disturb_each_other_and_a_closed_one_ends_its_work(app: 
 
 
 def test_whoever_has_no_token_or_another_name_sees_nothing(browser: Any) -> None:
-    with serving(browser, "--address", "0.0.0.0") as running:
+    with dashboard(browser, "--address", "0.0.0.0") as running:
         plain = running.url.split("?")[0]
         port = plain.rsplit(":", 1)[1].strip("/")
         context = browser.new_context()
@@ -167,7 +167,7 @@ def test_whoever_has_no_token_or_another_name_sees_nothing(browser: Any) -> None
 
 
 def test_it_ends_with_everything_it_began(browser: Any, tmp_path: Path) -> None:
-    with serving(browser) as running, running.tab("Measure") as page:
+    with dashboard(browser) as running, running.tab("Measure") as page:
         page.get_by_role("button", name="Measure").click(timeout=WAIT)
         eventually(lambda: _alive(running))
         children = _alive(running)

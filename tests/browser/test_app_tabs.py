@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from onnxmem import zoo
-from tests.browser.conftest import WAIT, Dashboard, serving
+from tests.browser.conftest import WAIT, Dashboard, dashboard
 from tests.unit.report import samples
 
 
@@ -106,7 +106,7 @@ def test_earlier_results_side_by_side_and_as_a_page(browser: Any, tmp_path: Path
         (tmp_path / f"{mode}.json").write_text(json.dumps(samples.measure(mode, run)))
     # A small model of its own: it would be a large one of the zoo.
     onnx.save(zoo.build("matmul", layers=2, width=16), tmp_path / "model.onnx")
-    with serving(browser, str(tmp_path)) as app, app.tab("History") as page:
+    with dashboard(browser, str(tmp_path)) as app, app.tab("History") as page:
         page.get_by_text("Peak memory: 80.0 MiB planned, 120.0 MiB stock").wait_for(timeout=WAIT)
         press(page, "Make the HTML report")
         page.get_by_role("button", name="Download HTML").wait_for(timeout=WAIT)

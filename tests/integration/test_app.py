@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +115,10 @@ def page(model: Path) -> Iterator[Any]:
     # The runner of pages has put the page in its place, which fresh processes would look for.
     sys.modules["__main__"] = main
     close_all()
+    # What it still loads would be found in the memory of this process by other tests.
+    for thread in threading.enumerate():
+        if thread.name == "onnxmem-load-charts":
+            thread.join(WAIT)
 
 
 def until(page: Any, text: str) -> str:
@@ -148,3 +154,25 @@ def test_the_page_survives_a_file_that_vanishes(page: Any, model: Path) -> None:
         until(page, "No such file")
     finally:
         moved.rename(model)
+
+
+_RACE = """
+import sys, threading, time
+from onnxmem.app.show import drawn
+from onnxmem.report.sections import section
+from tests.unit.report.samples import plan
+
+import altair
+chart = next(chart for chart in section(plan()).charts)
+other = threading.Thread(target=__import__, args=["pandas"])
+other.start()
+while "pandas" not in sys.modules:
+    time.sleep(0.001)
+print(sorted(drawn(chart))[0])
+other.join()
+"""
+
+
+def test_a_chart_waits_for_what_another_tab_is_loading() -> None:
+    told = subprocess.run([sys.executable, "-c", _RACE], check=False, capture_output=True, text=True, timeout=WAIT)
+    assert (told.returncode, told.stderr) == (0, ""), told.stderr[-500:]

@@ -77,7 +77,14 @@ def test_the_limits_are_met_or_not() -> None:
 def test_what_was_not_predicted_is_said_and_counted() -> None:
     unsaid = Row(cell=row().cell, truth=row().truth, predicted={}, reason="no idea")
     assert "no idea" in summary([unsaid])[0]
-    assert limits([row(), unsaid])[-1].endswith("without a prediction: 1")
+    assert limits([row(), unsaid])[3].endswith("without a prediction: 1")
+
+
+def test_what_fit_keeps_free_is_counted_against_what_was_measured() -> None:
+    truth = row().truth
+    enough = Row(cell=row().cell, truth=truth, predicted={"safe": truth.peak})
+    short = Row(cell=row().cell, truth=truth, predicted={"safe": truth.peak - 1})
+    assert limits([enough, short])[4].endswith("safe: 1 of 2 cells")
 
 
 def test_a_line_of_the_table_has_as_many_entries_as_its_head() -> None:

@@ -78,8 +78,6 @@ def _server(settings: Settings, token: str, port: int) -> Any:
         config.set_option(name, value)
     page = Path(__file__).with_name("page.py")
     app = App(page, middleware=[Middleware(Guard, token=token)], on_script_error=_say)
-    # The page's own modules are loaded while the browser is still fetching what is to show them.
-    threading.Thread(target=_warm_up, name="onnxmem-warm-up", daemon=True).start()
     return uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws_max_size=2**20))
 
 
@@ -98,18 +96,13 @@ def _say(error: Exception) -> bool:
     return True
 
 
-def _warm_up() -> None:
-    import altair  # noqa: F401, PLC0415
-
-    import onnxmem.app.dashboard  # noqa: PLC0415
-    import onnxmem.report.build  # noqa: F401, PLC0415
-
-
 def _tell_when_ready(server: Any, tell: Callable[[], None]) -> None:
     while not server.started and not server.should_exit:
         threading.Event().wait(0.02)
     if server.started:
         tell()
+        # The page's own modules are loaded while the browser is still fetching what is to show them.
+        import onnxmem.app.dashboard  # noqa: F401, PLC0415
 
 
 def _listen(address: str, port: int | None) -> socket.socket:

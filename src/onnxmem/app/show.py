@@ -92,7 +92,16 @@ def show_chart(chart: Chart, key: str, *, title: bool = True, **more: Any) -> An
         st.markdown(f"**{escape(chart.title)}**")
     if "width" not in more and chart.kind in NARROW:
         more["width"] = max(min(page_width() - _MARGINS, 900), NARROW[chart.kind])
-    return show_spec(spec_of(draw(chart, **more)), key, chart.alt)
+    return show_spec(drawn(chart, **more), key, chart.alt)
+
+
+def drawn(chart: Chart, **more: Any) -> dict[str, Any]:
+    """A picture of the reports as Vega-Lite."""
+    # Streamlit loads it with the first chart of any reader. Altair looks into it if it has been loaded, and would
+    # fail in one tab of the browser while it is half loaded for another: it waits here.
+    import pandas  # noqa: F401, PLC0415
+
+    return spec_of(draw(chart, **more))
 
 
 def show_spec(spec: dict[str, Any], key: str, alt: str, on_select: Any = "ignore") -> Any:

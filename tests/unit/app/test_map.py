@@ -94,6 +94,20 @@ def test_the_peak_is_jumped_to_and_left_again() -> None:
     assert page.text_input[0].value == "" and len(page.dataframe[0].value) == every
 
 
+def test_steps_can_be_chosen_without_a_mouse_and_what_was_marked_is_taken_over() -> None:
+    page = opened(document())
+    steps = page.slider[0].value[1]
+    page.slider[0].set_value((10, 20)).run()
+    assert page.session_state["map look"].window == (10, 20) and "from step 10" in written(page)
+    page.slider[0].set_value((10, 10)).run()
+    assert page.session_state["map look"].window == (10, 11)
+    page.slider[0].set_value((0, steps)).run()
+    assert page.session_state["map look"].window is None
+    page.session_state["map look"].window = (3.4, 7.6)  # as a browser tells it
+    page.run()
+    assert page.slider[0].value == (3, 8) and not page.exception
+
+
 def test_what_is_looked_for_is_counted_and_filters_the_nodes() -> None:
     page = opened(document())
     page.text_input[0].set_value("TENSOR_5").run()

@@ -80,6 +80,7 @@ def test_release_shows_the_ladder_with_its_explanation(space: Workspace, choice:
     assert page.get("vega_lite_chart") or page.get("arrow_vega_lite_chart")
     # Names come from files that anybody may have made.
     assert "<b>" not in text_of(page)
+    assert "Release again" in [button.label for button in page.button]
 
 
 def test_workers_begins_with_the_prediction(space: Workspace, choice: Choice) -> None:

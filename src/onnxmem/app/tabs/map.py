@@ -11,10 +11,9 @@ import streamlit as st
 from onnxmem.app.choice import Choice
 from onnxmem.app.jobs import Document, Job
 from onnxmem.app.placed import Placed, Window
-from onnxmem.app.show import estimated, finished, page_width, show_chart, show_error, show_spec
+from onnxmem.app.show import drawn, estimated, finished, page_width, show_chart, show_error, show_spec
 from onnxmem.app.workspace import Workspace
 from onnxmem.report.charts.live_map import CHOSEN, WINDOW, Live, beginning_with
-from onnxmem.report.charts.picture import draw, spec_of
 from onnxmem.report.render.to_markdown import escape
 from onnxmem.report.report import Chart
 from onnxmem.report.sections import section
@@ -106,12 +105,12 @@ def _explore(placed: Placed, look: Look, room: int | None) -> None:
     """Drawn anew by itself at every click, without the rest of the page."""
     search = _controls(placed, look)
     beside = page_width() >= _ROOMY
-    drawn, told = st.columns([5, 2], gap="medium") if beside else (st.container(), st.container())
+    shown, told = st.columns([5, 2], gap="medium") if beside else (st.container(), st.container())
     spec = _spec(placed, look, room, page_width() * 5 // 7 if beside else page_width())
     key = look.key
     # A new map takes its place: the page below must not jump meanwhile.
     st.html(f"<style>.st-key-map-frame {{ min-height: {_HEIGHT}px; }}</style>")
-    with drawn.container(key="map-frame"):
+    with shown.container(key="map-frame"):
         show_spec(spec, key, placed.chart.alt, on_select=lambda: _heard(look, key))
     with told:
         _about(placed, look, 2 if beside else 4)
@@ -129,9 +128,26 @@ def _controls(placed: Placed, look: Look) -> str:
                 on_click=lambda: look.begin(placed.around_peak(), look.chosen))  # fmt: skip
     whole.button("Show all", key="map all", icon=":material/zoom_out_map:", width="stretch",
                  on_click=lambda: _show_all(look))  # fmt: skip
+    _choose_steps(placed, look)
     if search.strip():
         st.caption(f"{placed.found(search.strip()):,} of {format_count(len(placed.rows), 'tensor')} found")
     return search.strip()
+
+
+def _choose_steps(placed: Placed, look: Look) -> None:
+    """The same as marking the curve, for whoever has no mouse."""
+    steps = len(placed.live)
+    if steps < 2:
+        return
+    first, last = (min(max(round(each), 0), steps) for each in look.window or (0, steps))
+    # Another one for every window: this one takes over what was marked on the curve.
+    key = f"map steps {look.map} {first} {last}"
+
+    def mark() -> None:
+        first, last = st.session_state[key]
+        look.begin((first, max(last, first + 1)) if (first, last) != (0, steps) else None, look.chosen)
+
+    st.slider("Steps in sight", 0, steps, (first, max(last, first + 1)), key=key, on_change=mark)
 
 
 def _show_all(look: Look) -> None:
@@ -145,8 +161,8 @@ def _spec(placed: Placed, look: Look, room: int | None, wide: int) -> dict[str, 
     key = (look.of, width, room, look.find)
     if st.session_state.get("map drawn", (None,))[0] != key:
         chart = replace(placed.chart, document={**placed.chart.document, "capacity_bytes": room})
-        drawn = draw(chart, width=width, live=Live(search=f".st-key-{look.find} input"), limit="the budget leaves")
-        st.session_state["map drawn"] = (key, spec_of(drawn))
+        made = drawn(chart, width=width, live=Live(search=f".st-key-{look.find} input"), limit="the budget leaves")
+        st.session_state["map drawn"] = (key, made)
     spec: dict[str, Any] = st.session_state["map drawn"][1]
     return beginning_with(spec, look.begins)
 

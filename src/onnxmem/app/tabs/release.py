@@ -50,6 +50,12 @@ def _ladder(space: Workspace, choice: Choice) -> None:
         # Folded away, so that the session below is not far.
         tables = tuple(replace(table, folded=True) for table in found.tables)
         show_section(replace(found, tables=tables), "release", heading=False)
+        st.button("Release again", key="release again", on_click=lambda: _again(space, words))
+
+
+def _again(space: Workspace, words: tuple[str, ...]) -> None:
+    space.forget(*words)
+    last_asked(space, words, words)
 
 
 def _live(space: Workspace, choice: Choice) -> None:
