@@ -25,7 +25,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem import InferenceSession
-from onnxmem.session.planned import sharing
+from onnxmem.session.planned import sharing, source
 
 Choose = Callable[[int], int]
 """A number from 0 up to, not including, the one that is given."""
@@ -211,7 +211,7 @@ def main() -> int:
     parser.add_argument("graphs", nargs="?", type=int, default=10_000, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     arguments = parser.parse_args()
-    sharing.WORTHWHILE = 1  # every pair, however small
+    sharing.WORTHWHILE, source._PART = 1, 1e9  # every pair, however small
     counts: Counter[str] = Counter()
     started = told = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.graphs):

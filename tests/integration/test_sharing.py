@@ -14,12 +14,13 @@ import pytest
 
 from onnxmem import InferenceSession
 from onnxmem.packing.pack import pack
-from onnxmem.session.planned import sharing
+from onnxmem.session.planned import sharing, source
 from tests.unit.session.planned.test_sharing import BYTES, CHAIN, FEEDS, bits, stock
 
 
 def test_a_fork_before_the_first_run_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "WORTHWHILE", 1)
+    monkeypatch.setattr(source, "_PART", 1e9)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = InferenceSession(CHAIN, options)

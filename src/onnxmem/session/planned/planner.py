@@ -122,6 +122,7 @@ class Planner:
         """Run inside the shape's plan, or record it if it has none."""
         if self._profile is not None:
             with self._first_run:
+                self._reconsider_profile(key, run)
                 return self._planned(key, run, *arguments)
         return self._planned(key, run, *arguments)
 
@@ -182,13 +183,19 @@ class Planner:
                 native.trim_heap()
         return outputs
 
+    def _reconsider_profile(self, key: RunKey, run: Callable[..., Any]) -> None:
+        """End it before it has begun, if it would take more than is worth it."""
+        if self._profile and self._sharer and not self._sharer.source.worth_a_profile(dims for _, dims in key.inputs):
+            self._profile = None
+            onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
+
     def _nodes(self, run: Callable[..., Any], recorded: native.Recorded) -> list[NodeCalls] | None:
         """The nodes of the run that has just been recorded; None if it was not profiled."""
         profile, self._profile = self._profile, None
         if profile is None:
             return None
         onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
-        return profile.nodes(recorded.marks)
+        return profile.nodes(recorded.marks) if recorded.complete else None
 
     def _suspect(self, shape: ShapePlan, run: Callable[..., Any], *arguments: Any) -> None:
         """Look whether sharing changes outputs; if it does, say where, and share nothing."""
@@ -304,7 +311,7 @@ def sharer_of(options: Any, source: Source | None) -> Sharer | None:
     if source is None or not source.own_operators or options.enable_profiling:
         return None
     order = f"{options.graph_optimization_level.name} {getattr(options, 'execution_order', '')}"
-    return Sharer(threads=options.intra_op_num_threads, plain_silu=source.plain_silu, order=order)
+    return Sharer(threads=options.intra_op_num_threads, source=source, order=order)
 
 
 def why_unplannable(options: Any, providers: Any) -> str:

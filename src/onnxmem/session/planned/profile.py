@@ -67,17 +67,18 @@ class Profile:
 
     def nodes(self, marks: int) -> list[NodeCalls]:
         """The nodes of the marked run in the order they began; none unless all of its `marks` are accounted for."""
-        found = []
+        found: dict[int, NodeCalls] = {}
+        events = 0
         with self._file as file:
             for line in file:
                 event = _event(line)
                 if event is not None and int(event["args"].get("mem_arena_held", 0)) == self.token:
-                    found.append(event)
+                    found[int(event["args"]["mem_in_use_peak"])] = _node(event)
+                    events += 1
         # Two marks per node, the second one in its event. One that is missing would give its calls to another node.
-        found.sort(key=lambda event: int(event["args"]["mem_in_use_peak"]))
-        if not found or marks != 2 * len(found):
+        if not found or marks != 2 * len(found) or events != len(found):
             return []
-        nodes = [_node(event) for event in found]
+        nodes = [found[number] for number in sorted(found)]
         nodes.sort(key=lambda node: node.begin)  # a loop begins before what is in it, and ends after it
         return nodes
 

@@ -16,7 +16,8 @@ import numpy as np
 from onnxmem.errors import PlanError
 from onnxmem.placement.shares import NO_PAIRS, Int64Array
 from onnxmem.session.planned.profile import NodeCalls
-from onnxmem.session.planned.rules import PROMISED, Question, Rules, known_rules, question
+from onnxmem.session.planned.rules import PROMISED, Question, known_rules, question
+from onnxmem.session.planned.source import Source
 from onnxmem.session.planned.steady import Trust, steady_part
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
@@ -95,17 +96,15 @@ class Sharer:
 
     threads: int
     """How many threads the kernels use."""
-    plain_silu: bool
-    """Whether QuickGelu has a factor of 1 wherever it occurs."""
+    source: Source
+    """What is certain about the model."""
     order: str
     """What decides the order of the nodes."""
 
     def find(self, trace: Trace, nodes: Sequence[NodeCalls]) -> Sharing:
         """The pairs of a recorded run whose nodes are known."""
-        left_out = () if self.plain_silu else ("QuickGelu",)
-        found = find(trace, nodes, known_rules(), self.threads, left_out)
-        known_rules().keep()
-        return replace(found, order=self.order)
+        left_out = () if self.source.plain_silu else ("QuickGelu",)
+        return replace(find(trace, nodes, self.threads, left_out), order=self.order)
 
     def allows(self, sharing: Sharing) -> bool:
         """Whether the kernels that are here allow what was found elsewhere."""
@@ -117,7 +116,7 @@ class Sharer:
         return allowed
 
 
-def find(trace: Trace, nodes: Sequence[NodeCalls], rules: Rules, threads: int, left_out: Sequence[str] = ()) -> Sharing:
+def find(trace: Trace, nodes: Sequence[NodeCalls], threads: int, left_out: Sequence[str] = ()) -> Sharing:
     """The pairs of a recorded run; none if they would save next to nothing. Of operators `left_out`, there are none."""
     part, trust = steady_part(nodes) if nodes else ([], Trust.ALL)
     if not part or not _in_turn(part, trace.steps):
@@ -128,6 +127,7 @@ def find(trace: Trace, nodes: Sequence[NodeCalls], rules: Rules, threads: int, l
     everything = np.concatenate([NO_PAIRS, *(pairs for _, pairs in possible)])
     if trace.bound() - trace.bound(pairs=everything) < WORTHWHILE:
         return NOTHING
+    rules = known_rules()
     chosen, needs = [], set()
     names: dict[int, str] = {}
     for node, pairs in possible:
@@ -136,6 +136,7 @@ def find(trace: Trace, nodes: Sequence[NodeCalls], rules: Rules, threads: int, l
             chosen.append(pairs)
             needs.add(need)
             names |= dict.fromkeys(pairs[:, 1].tolist(), f"{node.name} ({node.op})")
+    rules.keep()
     return Sharing(np.concatenate([NO_PAIRS, *chosen]), trust, tuple(sorted(needs)), nodes=names)
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,9 @@ _KNOWN = {
 }  # fmt: skip
 # Numbers of fields: of ModelProto, OperatorSetIdProto, FunctionProto; of GraphProto, NodeProto; of AttributeProto.
 _GRAPH, _OPSETS, _FUNCTIONS, _DOMAIN, _FUNCTION_NODES, _FUNCTION_DOMAIN = 7, 8, 25, 1, 7, 10
-_NODES, _INPUTS, _OUTPUTS, _OPERATOR, _ATTRIBUTES = 1, 1, 2, 4, 5
+_NODES, _WEIGHTS, _INPUTS, _OUTPUTS, _OPERATOR, _ATTRIBUTES = 1, 5, 1, 2, 4, 5
+# Tags of TensorProto's dimensions, one by one and all together, which come first.
+_DIM, _DIMS, _HEAD, _MATRIX = 1 << 3, 1 << 3 | 2, 48, 2
 _NAME, _FLOAT = 1, 2
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}
 _LONGEST = 20
@@ -42,6 +45,11 @@ Read = Callable[[int, int], bytes]
 Field = tuple[int, int, int]
 
 
+# What a profile takes per node; how many times the inputs a run takes; and what part of it a profile may.
+_PER_NODE, _TIMES, _PART = 3500, 32, 0.05
+_PICTURE = 3
+
+
 class Source(NamedTuple):
     """What is certain about a model. Of an .ort file, and of one that cannot be read, nothing is."""
 
@@ -49,6 +57,19 @@ class Source(NamedTuple):
     """All of its operators are ONNX Runtime's own."""
     plain_silu: bool = False
     """All that become QuickGelu have a factor of 1."""
+    nodes: int = 0
+    """How many there are before ONNX Runtime optimizes them."""
+    width: int = 0
+    """The largest matrix among the weights has no less rows, nor columns."""
+
+    def worth_a_profile(self, shapes: Iterable[Sequence[int]]) -> bool:
+        """Whether a run on inputs of these shapes is likely to take much more than the profile of it does.
+
+        A guess, and no more than memory depends on it: a picture's or a sound's tensors are some times as large as it
+        is, and of a row of tokens each one is as wide as the weights are.
+        """
+        most = max((prod(shape) * (4 if len(shape) >= _PICTURE else self.width) for shape in shapes), default=0)
+        return self.own_operators and self.nodes * _PER_NODE <= most * _TIMES * _PART
 
 
 def look_at(model: str | bytes | os.PathLike[str]) -> Source:
@@ -67,6 +88,7 @@ def look_at(model: str | bytes | os.PathLike[str]) -> Source:
 
 def _look(read: Read, size: int) -> Source:
     imported, defined, plain = set(), set(), True
+    nodes = width = 0
     for number, start, end in _fields(read, 0, size):
         if number == _OPSETS:
             imported.add(_text(read, start, end, _DOMAIN))
@@ -75,8 +97,28 @@ def _look(read: Read, size: int) -> Source:
             plain = plain and _plain_silu(read, start, end, _FUNCTION_NODES, inner=True)
         elif number == _GRAPH:
             plain = plain and _plain_silu(read, start, end, _NODES, inner=False)
+            for inner, first, last in _fields(read, start, end):
+                nodes += inner == _NODES
+                width = max(width, _width(read(first, min(first + _HEAD, last)))) if inner == _WEIGHTS else width
     own = bool(imported) and imported <= _KNOWN | defined
-    return Source(own_operators=own, plain_silu=own and plain)
+    return Source(own, own and plain, nodes, width)
+
+
+def _width(tensor: bytes) -> int:
+    """The smaller side of a matrix, by the beginning of a tensor; 0 if it is none."""
+    dims: list[int] = []
+    position = 0
+    while position < len(tensor) and tensor[position] in (_DIM, _DIMS):
+        kind, position = tensor[position], position + 1
+        value, position = _number(tensor, position)
+        if kind == _DIM:
+            dims.append(value)
+            continue
+        end = position + value
+        while position < end:
+            value, position = _number(tensor, position)
+            dims.append(value)
+    return min(dims) if len(dims) == _MATRIX else 0
 
 
 def _plain_silu(read: Read, start: int, end: int, nodes: int, *, inner: bool) -> bool:

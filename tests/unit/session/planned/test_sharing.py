@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks import shared_places
 from onnxmem import InferenceSession
 from onnxmem.errors import PlanError
-from onnxmem.session.planned import asking, rules, sharing
+from onnxmem.session.planned import asking, rules, sharing, source
 from onnxmem.session.planned.profile import NodeCalls, Profile, Value
 from onnxmem.session.planned.rules import PROMISED, Question, Rules, question
 from onnxmem.session.planned.sharing import NOTHING, Sharing
@@ -33,6 +33,7 @@ FEEDS = {"x": np.linspace(0.1, 1.9, BYTES // 4, dtype=np.float32).reshape(SHAPE)
 @pytest.fixture(autouse=True)
 def _however_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "WORTHWHILE", 1)
+    monkeypatch.setattr(source, "_PART", 1e9)
 
 
 def model(

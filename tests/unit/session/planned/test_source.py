@@ -34,7 +34,7 @@ ADD = [helper.make_node("Add", ["x", "x"], ["y"])]
 def test_known_operators(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(model(ADD, ("", "com.microsoft")).SerializeToString())
-    assert look_at(path) == look_at(str(path)) == look_at(path.read_bytes()) == Source(True, True)
+    assert look_at(path) == look_at(str(path)) == look_at(path.read_bytes()) == Source(True, True, 1)
 
 
 def test_operators_of_others_unless_the_model_defines_them() -> None:
@@ -49,14 +49,14 @@ def test_operators_of_others_unless_the_model_defines_them() -> None:
 )
 def test_a_factor_before_a_sigmoid(before: str, plain: bool) -> None:
     attributes = {"to": TensorProto.FLOAT} if before == "Cast" else {}
-    assert look_at(silu(before, **attributes).SerializeToString()) == Source(True, plain)
+    assert look_at(silu(before, **attributes).SerializeToString())[:2] == (True, plain)
 
 
 @pytest.mark.parametrize(("factor", "plain"), [(1.0, True), (1.702, False), (None, False)])
 def test_the_factor_of_a_quick_gelu(factor: float | None, plain: bool) -> None:
     attributes: dict[str, Any] = {} if factor is None else {"alpha": factor}
     node = helper.make_node("QuickGelu", ["x"], ["y"], domain="com.microsoft", **attributes)
-    assert look_at(model([node], ("", "com.microsoft")).SerializeToString()) == Source(True, plain)
+    assert look_at(model([node], ("", "com.microsoft")).SerializeToString())[:2] == (True, plain)
 
 
 def test_sigmoids_in_branches_and_functions() -> None:
@@ -77,3 +77,15 @@ def test_nothing_is_certain_of_what_cannot_be_read(tmp_path: Path) -> None:
     assert look_at(whole[:-3]) == Source()
     (tmp_path / "model.ort").write_bytes(whole)
     assert look_at(tmp_path / "model.ort") == Source()
+
+
+def test_what_a_run_may_take_decides_about_the_profile() -> None:
+    small = model(ADD)
+    weights = np.zeros((768, 30), np.float32), np.zeros((600, 700), np.float32), np.zeros((9, 9, 3, 3), np.float32)
+    small.graph.initializer.extend(numpy_helper.from_array(each, f"w{k}") for k, each in enumerate(weights))
+    found = look_at(small.SerializeToString())
+    assert (found.nodes, found.width) == (1, 600)
+    assert not found.worth_a_profile([(1, 3)]) and not found.worth_a_profile([(1, 3, 2, 2)])
+    assert found.worth_a_profile([(1, 3, 224, 224)]) and found.worth_a_profile([(4, 256)])
+    assert not found._replace(nodes=3000).worth_a_profile([(4, 4)])
+    assert not found.worth_a_profile([])
