@@ -225,6 +225,72 @@ void test_there_and_back(std::size_t large, bool huge) {
   CHECK(!resident(base));  // what was trimmed does not come back
 }
 
+std::size_t missing(const Region& region) {
+  std::size_t bytes = 0;
+  for (const Pages& hole : region.holes) bytes += hole.bytes;
+  return bytes;
+}
+
+// A run that leaves its tape goes on in the pages that are free in its region, and in no others.
+void test_off_the_tape() {
+  constexpr std::size_t large = 1 << 20;
+  constexpr std::int64_t size = large;
+  const Tape tape({{size, size, size, size}, {0, 1, 2, 3}, {4, 5, 6, 7}}, {0, size, 2 * size, 3 * size}, 0, false);
+  Pool pool(1, true, false);
+  const auto loan = pool.acquire(tape.peak(), 0);
+  ReplayingRun run(tape, *loan.region);
+  begin(run);
+  void* placed = allocate(large);
+  std::memset(placed, 1, large);
+  std::vector<Held> others;
+  const std::int64_t before = heap().live_bytes();
+  for (const std::size_t other : {large / 2, large + 1, large, large / 4}) {
+    auto* block = static_cast<unsigned char*>(allocate(other));
+    std::memset(block, 7, other);
+    others.push_back({block, other, 7});
+  }
+  CHECK(missing(*loan.region) == whole_pages(large + 1) + large + large / 2 + large / 4);
+  CHECK(heap().live_bytes() == before);
+  release(placed);
+  auto* last = static_cast<unsigned char*>(allocate(large));  // where the placed one was
+  std::memset(last, 7, large);
+  others.push_back({last, large, 7});
+  CHECK(heap().live_bytes() == before);
+  for (const Held& each : others) check(each);
+  for (std::size_t k = 1; k < others.size(); ++k) release(others[k].block);
+  CHECK(missing(*loan.region) == large / 2);  // the others' pages are back while it still runs
+  end(run);
+  CHECK(run.finish().deviation);
+  pool.release(*loan.region);
+  CHECK(pool.stats().escaped == 0);  // what outlived the run does not keep others out
+  check(others[0]);
+  release(others[0].block);
+  CHECK(loan.region->holes.empty() && outputs().live_blocks() == 0);
+}
+
+// Runs of other shapes than the tape's, and recordings in a region that is too small, which keep what they made.
+void fuzz_off_the_tape(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto recorded = large_calls(random, 16);
+  const auto tape = tape_of(recorded, seed % 2 ? 64 : 0);
+  Pool pool(1, true, false);
+  for (int turn = 0; turn < 12; ++turn) {
+    const auto calls = turn % 3 == 0 ? recorded : large_calls(random, 20);
+    Region* region = pool.acquire(turn % 2 ? tape->peak() : 0, 0).region;
+    std::unique_ptr<Run> run;
+    if (turn % 2)
+      run = std::make_unique<ReplayingRun>(*tape, *region);
+    else
+      run = std::make_unique<RecordingRun>(true, region, std::vector<std::int64_t>{1, 5, 7});
+    begin(*run);
+    const auto left = play(calls, static_cast<unsigned char>(turn), 509);
+    end(*run);
+    pool.release(*region);
+    for (void* block : left) release(block);
+    CHECK(pool.stats().escaped == 0 && outputs().live_blocks() == 0);
+  }
+}
+
 void test_fork() {
   constexpr std::size_t large = 1 << 20;
   const Tape tape({{large, large}, {0, 2}, {1, -1}}, {0, -1}, 0, false);
@@ -255,6 +321,8 @@ void test_outputs(bool forks) {
   test_there_and_back(1 << 20, false);
   test_there_and_back(6 << 20, true);
   for (unsigned seed = 0; seed < 4; ++seed) fuzz(seed, seed % 3 == 2);
+  test_off_the_tape();
+  for (unsigned seed = 0; seed < 6; ++seed) fuzz_off_the_tape(seed);
   test_threads();
   if (forks) test_fork();
 }

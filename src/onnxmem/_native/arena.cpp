@@ -99,14 +99,15 @@ Pool::Loan borrow(Pool& pool, std::size_t size) {
 }
 
 // As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap. It is
-// there, too, if no size is asked for, but it has its turn: no more runs at once than the pool has regions.
+// there, too, if no size is asked for and no region has been used, but it has its turn: no more runs at once than the
+// pool has regions.
 bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Column& outlasting) {
   const Pool::Loan loan = borrow(*pool, size);
   if (loan.answer == Pool::Answer::refused) {
     begin_record(true);
     return false;
   }
-  Region* inside = size != 0 ? loan.region : nullptr;
+  Region* inside = loan.region->capacity() > whole_pages(1) ? loan.region : nullptr;
   push({std::make_unique<RecordingRun>(true, inside, values(outlasting)), nullptr, std::move(pool), loan.region});
   return inside != nullptr;
 }

@@ -1,7 +1,9 @@
-// Which pages of a region can an output have? Those that nothing touches from its allocation on.
+// Which pages of a region can a buffer have that has no place in it? As long as a run follows its tape, those that
+// nothing touches from the buffer's allocation on; afterwards, those that nothing occupies.
 #include <algorithm>
 
 #include "arena_heap.hpp"
+#include "arena_outputs.hpp"
 #include "arena_tape.hpp"
 
 namespace onnxmem::arena {
@@ -11,54 +13,40 @@ namespace {
 // Moving fewer pages at a time, or in more pieces, costs more than it saves.
 constexpr std::size_t kLeastPiece = std::size_t{64} << 10, kMostPieces = 8;
 
-// Pages that are in use, as ranges that neither overlap nor touch, by their beginning.
-class Used {
- public:
-  void add(std::size_t start, std::size_t end) {
-    const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), start,
-                                        [](const Pages& each, std::size_t at) { return each.end() < at; });
-    auto last = first;
-    for (; last != ranges_.end() && last->start <= end; ++last) {
-      start = std::min(start, last->start);
-      end = std::max(end, last->end());
-    }
-    if (first == last) {
-      ranges_.insert(first, {start, end - start});
-    } else {
-      *first = {start, end - start};
-      ranges_.erase(std::next(first), last);
-    }
-  }
-
-  std::vector<Pages> gaps(std::size_t limit) const {
-    std::vector<Pages> found;
-    std::size_t free_from = 0;
-    for (const Pages& each : ranges_) {
-      if (each.start > free_from) found.push_back({free_from, each.start - free_from});
-      free_from = each.end();
-    }
-    if (free_from < limit) found.push_back({free_from, limit - free_from});
-    return found;
-  }
-
- private:
-  std::vector<Pages> ranges_;
-};
-
-// As many of them as are needed, in few pieces.
-std::vector<Pages> choose(std::vector<Pages> gaps, std::size_t bytes) {
-  std::stable_sort(gaps.begin(), gaps.end(), [](const Pages& a, const Pages& b) { return a.bytes > b.bytes; });
+// As many of them as are needed, the first ones first.
+std::vector<Pages> choose(const std::vector<Pages>& gaps, std::size_t bytes) {
   std::vector<Pages> chosen;
   for (const Pages& gap : gaps) {
-    if (bytes == 0 || gap.bytes < kLeastPiece || chosen.size() == kMostPieces) break;
+    if (bytes == 0 || chosen.size() == kMostPieces) break;
     const std::size_t part = std::min(gap.bytes, bytes);
+    if (part < std::min(kLeastPiece, bytes)) continue;
     chosen.push_back({gap.start, part});
     bytes -= part;
   }
   return chosen;
 }
 
+void largest_first(std::vector<Pages>& gaps) {
+  std::stable_sort(gaps.begin(), gaps.end(), [](const Pages& a, const Pages& b) { return a.bytes > b.bytes; });
+}
+
 }  // namespace
+
+std::vector<Pages> free_pages(const Region& region, std::size_t size) {
+  UsedPages used;
+  const std::size_t page = whole_pages(1), bytes = whole_pages(size);
+  for (const Interval& each : region.live.intervals()) used.add(each.start / page * page, whole_pages(each.end));
+  for (const Pages& hole : region.holes) used.add(hole.start, hole.end());
+  std::vector<Pages> gaps = used.gaps(region.capacity());
+  // The lowest first: so a run that is on its own touches hardly more of a region than it needs. Unless that takes too
+  // many pieces.
+  std::vector<Pages> chosen = choose(gaps, bytes);
+  if (chosen.size() == kMostPieces) {
+    largest_first(gaps);
+    chosen = choose(gaps, bytes);
+  }
+  return chosen;
+}
 
 void Tape::plan_hand_overs() {
   std::vector<bool> ends(sizes_.size(), false);
@@ -70,7 +58,7 @@ void Tape::plan_hand_overs() {
       outputs.push_back(event.buffer);
   if (outputs.empty()) return;
 
-  Used used;
+  UsedPages used;
   const std::size_t page = whole_pages(1);
   const auto use = [&](std::uint32_t buffer) {
     if (offsets_[buffer] < 0) return;
@@ -80,7 +68,7 @@ void Tape::plan_hand_overs() {
   for (std::uint32_t buffer = 0; buffer < sizes_.size(); ++buffer)
     if (!ends[buffer]) use(buffer);
   // Backwards: what is freed after an output was allocated is touched after it, and nothing else is.
-  std::vector<Used> at_output;
+  std::vector<UsedPages> at_output;
   auto next = outputs.rbegin();
   for (auto event = events_.rbegin(); next != outputs.rend(); ++event) {
     if (!event->begins) use(event->buffer);
@@ -91,10 +79,12 @@ void Tape::plan_hand_overs() {
   }
   std::vector<Pages> taken;
   for (const std::uint32_t output : outputs) {
-    Used now = std::move(at_output.back());
+    UsedPages now = std::move(at_output.back());
     at_output.pop_back();
     for (const Pages& pages : taken) now.add(pages.start, pages.end());
-    HandOver planned{output, choose(now.gaps(whole_pages(peak_)), whole_pages(size_of(output)))};
+    std::vector<Pages> gaps = now.gaps(whole_pages(peak_));
+    largest_first(gaps);
+    HandOver planned{output, choose(gaps, whole_pages(size_of(output)))};
     if (planned.pages.empty()) continue;
     taken.insert(taken.end(), planned.pages.begin(), planned.pages.end());
     hand_overs_.push_back(std::move(planned));

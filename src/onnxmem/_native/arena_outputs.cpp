@@ -45,6 +45,14 @@ void* Outputs::take(Region& region, const std::vector<Pages>& pages, std::size_t
   }
 }
 
+void* Outputs::take_free(Region& region, std::size_t size) noexcept {
+  try {
+    return take(region, free_pages(region, size), size);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
 bool Outputs::release(void* block) {
   Handed handed;
   {

@@ -12,11 +12,17 @@
 
 namespace onnxmem::arena {
 
+// Pages for a buffer of that size which nothing in a region occupies: as many as there are and are worth it.
+std::vector<Pages> free_pages(const Region& region, std::size_t size);
+
 class Outputs {
  public:
   // Memory of that size with these pages of a region that the calling thread runs in, where they are missing from then
   // on. Null where pages cannot be moved.
   void* take(Region& region, const std::vector<Pages>& pages, std::size_t size) noexcept;
+
+  // The same with pages that are free at this moment; null where there are none.
+  void* take_free(Region& region, std::size_t size) noexcept;
 
   // One of that size that was freed and is kept; null if there is none.
   void* reuse(std::size_t size) noexcept;

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "arena_heap.hpp"
 
@@ -40,6 +42,33 @@ bool try_out() {
 }
 
 }  // namespace
+
+void UsedPages::add(std::size_t start, std::size_t end) {
+  const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), start,
+                                      [](const Pages& each, std::size_t at) { return each.end() < at; });
+  auto last = first;
+  for (; last != ranges_.end() && last->start <= end; ++last) {
+    start = std::min(start, last->start);
+    end = std::max(end, last->end());
+  }
+  if (first == last) {
+    ranges_.insert(first, {start, end - start});
+  } else {
+    *first = {start, end - start};
+    ranges_.erase(std::next(first), last);
+  }
+}
+
+std::vector<Pages> UsedPages::gaps(std::size_t limit) const {
+  std::vector<Pages> found;
+  std::size_t free_from = 0;
+  for (const Pages& each : ranges_) {
+    if (each.start > free_from) found.push_back({free_from, each.start - free_from});
+    free_from = each.end();
+  }
+  if (free_from < limit) found.push_back({free_from, limit - free_from});
+  return found;
+}
 
 bool pages_move() noexcept {
   static const bool answer = try_out();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace onnxmem::arena {
 
@@ -15,6 +16,16 @@ struct Pages {
 struct MovedPages {
   std::byte *at, *home;
   std::size_t bytes;
+};
+
+// Pages that are in use, as ranges that neither overlap nor touch.
+class UsedPages {
+ public:
+  void add(std::size_t start, std::size_t end);
+  std::vector<Pages> gaps(std::size_t limit) const;  // between them and behind the last, up to the limit
+
+ private:
+  std::vector<Pages> ranges_;  // by their beginning
 };
 
 // Huge pages, and whole tables of pages, move as one if both addresses agree in what is below this.

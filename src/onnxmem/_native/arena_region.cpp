@@ -76,6 +76,16 @@ void Region::shrink(std::size_t bytes) noexcept {
   std::erase_if(holes, [bytes](const Pages& hole) { return hole.end() > bytes; });
 }
 
+std::size_t Region::lowest_gap(std::size_t bytes) const {
+  if (holes.empty()) return live.lowest_gap(bytes);
+  UsedPages used;
+  for (const Interval& each : live.intervals()) used.add(each.start, each.end);
+  for (const Pages& hole : holes) used.add(hole.start, hole.end());
+  for (const Pages& gap : used.gaps(capacity_))
+    if (gap.bytes >= bytes) return gap.start;
+  return capacity_;
+}
+
 Pages Region::movable(const Pages& pages) const {
   if (!huge_) return pages;
   const std::uintptr_t base = reinterpret_cast<std::uintptr_t>(base_);
@@ -162,7 +172,7 @@ Region* Pool::take(std::size_t bytes) {
     if (region->capacity() >= bytes && (!fitting || region->capacity() < fitting->capacity())) fitting = region.get();
     if (!largest || region->capacity() > largest->capacity()) largest = region.get();
   }
-  if (fitting) return fitting;
+  if (fitting && bytes != 0) return fitting;
   if (!largest && regions_.size() < limit_) {
     regions_.push_back(std::make_unique<Region>(huge_));
     largest = regions_.back().get();
@@ -265,8 +275,9 @@ std::size_t take_home(const std::vector<MovedPages>& pieces) {
     lent += region.lent;
     for (const MovedPages& each : pieces) {
       if (!region.holds(each.home)) continue;
-      busy = busy || region.lent;
-      if (idle(region)) region.refill(each);
+      const bool mine = region.lent && region.tenant == std::this_thread::get_id();
+      busy = busy || (region.lent && !mine);
+      if (mine || idle(region)) region.refill(each);
     }
   });
   return busy ? lent : 0;

@@ -31,6 +31,7 @@ class LiveSet {
   // One holder less, and how many are left, which keep the place; nothing if none starts there.
   std::optional<Interval> remove(std::size_t start);
   std::size_t lowest_gap(std::size_t bytes) const;  // where so much is free
+  const std::vector<Interval>& intervals() const { return intervals_; }
   bool empty() const { return intervals_.empty(); }
   void clear() { intervals_.clear(); }
 
@@ -68,7 +69,13 @@ class Region {
   std::thread::id tenant;
   std::vector<std::size_t> strays;  // freed by other threads than the tenant; under the pools' lock
 
-  // Put those pages that are missing here back; nobody runs in it.
+  // Where so much is free that outputs have not taken the pages of.
+  std::size_t lowest_gap(std::size_t bytes) const;
+  // Something is written here: what outputs took of it is not missing any more.
+  void touch(std::size_t start, std::size_t end) {
+    if (!holes.empty()) std::erase_if(holes, [=](const Pages& each) { return each.start < end && start < each.end(); });
+  }
+  // Put those pages that are missing here back.
   void refill(const MovedPages& moved);
 
  private:
@@ -108,7 +115,7 @@ class Pool {
 
  private:
   friend struct Pools;
-  Region* take(std::size_t bytes);
+  Region* take(std::size_t bytes);  // an idle one: the smallest that is large enough; of 0 bytes, the largest
   static void lend(Region& region);
 
   const std::size_t limit_;
@@ -120,7 +127,7 @@ class Pool {
 // Frees a pointer into a region that the calling thread does not run in. False if no region holds it.
 bool release_stray(void* p);
 // Put an output's pages back into the regions that they came from, as far as they are missing there and nobody runs in
-// them. If somebody does run there: how many runs are going on. Otherwise 0.
+// them, or only the calling thread does. If somebody else runs there: how many runs are going on. Otherwise 0.
 std::size_t take_home(const std::vector<MovedPages>& pieces);
 void trim_all();
 void before_fork();

@@ -33,7 +33,7 @@ bool RecordingRun::outlasts() const {
 
 void* RecordingRun::in_region(std::size_t size) noexcept {
   if (region_ == nullptr) return nullptr;
-  const std::size_t bytes = footprint(size), start = region_->live.lowest_gap(bytes);
+  const std::size_t bytes = footprint(size), start = region_->lowest_gap(bytes);
   if (bytes == 0 || start > region_->capacity() || bytes > region_->capacity() - start) return nullptr;
   try {
     return region_->live.add({start, start + bytes, size}) ? region_->base() + start : nullptr;
@@ -44,6 +44,7 @@ void* RecordingRun::in_region(std::size_t size) noexcept {
 
 void* RecordingRun::allocate(std::size_t size) noexcept {
   void* block = complete_ && !outlasts() ? in_region(size) : nullptr;
+  if (block == nullptr && region_ != nullptr && size >= kHandedFrom) block = outputs().take_free(*region_, size);
   if (block == nullptr) block = heap().allocate(size, Large::recycled);
   if (block == nullptr || !complete_) return block;
   try {
@@ -90,16 +91,22 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
            (takes_over ? region_.live.pass_on(start, size) : region_.live.add({start, end, size}));
   } catch (...) {}
   if (!free) {
-    // Cannot be while every call is the recorded one: the tape was checked. Were it so, the heap is still right.
+    // Cannot be while every call is the recorded one: the tape was checked. Were it so, any other place is still right.
     deviate(DeviationKind::place_taken, size, size);
-    return heap().allocate(size, Large::shared);
+    return off_tape(size);
   }
   ++step_;
+  region_.touch(start, end);
   if (tape_.guard() != 0 && !takes_over) std::memset(region_.base() + start + size, kGuard, end - start - size);
   return region_.base() + start;
 }
 
 void* ReplayingRun::beside(std::uint32_t buffer, std::size_t size) noexcept {
+  if (tape_.size_of(buffer) == 0 && size >= kHandedFrom) {
+    // One of any size, which is there for nobody knows how long: should it keep pages until their place is needed, new
+    // ones come there.
+    if (void* block = outputs().take_free(region_, size)) return block;
+  }
   if (const std::vector<Pages>* pages = tape_.pages_for(buffer)) {
     if (void* kept = outputs().reuse(size)) return kept;
     if (void* output = outputs().take(region_, *pages, size)) return output;
@@ -107,21 +114,28 @@ void* ReplayingRun::beside(std::uint32_t buffer, std::size_t size) noexcept {
   return heap().allocate(size, Large::recycled);
 }
 
+void* ReplayingRun::off_tape(std::size_t size) noexcept {
+  if (size < kHandedFrom) return heap().allocate(size, Large::shared);
+  if (void* block = outputs().take_free(region_, size)) return block;
+  overflowed_ = true;
+  return heap().allocate(size, Large::recycled);
+}
+
 void* ReplayingRun::allocate(std::size_t size) noexcept {
   if (size == 0) return nullptr;
   if (!following()) {
     if (step_ >= tape_.events().size() && !tape_.cut()) deviate(DeviationKind::allocation_after_the_last, 0, size);
-    return heap().allocate(size, Large::shared);
+    return off_tape(size);
   }
   const Event event = tape_.events()[step_];
   const std::size_t expected = tape_.size_of(event.buffer);
   if (!event.begins) {
     deviate(DeviationKind::allocation_instead_of_free, expected, size);
-    return heap().allocate(size, Large::shared);
+    return off_tape(size);
   }
   if (expected != size && expected != 0) {
     deviate(DeviationKind::allocation_of_another_size, expected, size);
-    return heap().allocate(size, Large::shared);
+    return off_tape(size);
   }
   if (tape_.offset_of(event.buffer) < 0) {
     ++step_;
@@ -154,6 +168,7 @@ bool ReplayingRun::release(void* p) noexcept {
 }
 
 Replayed ReplayingRun::finish() {
+  if (overflowed_) heap().keep_within(0);
   if (!region_.live.empty())
     deviate(DeviationKind::buffer_outlived_the_run, 0, 0);
   else if (following())

@@ -83,8 +83,9 @@ class RecordingRun final : public Run {
   bool complete_ = true;
 };
 
-// Served from a region at the tape's offsets as long as every call is the recorded one; after the first that is not,
-// from the heap. Nothing that was placed moves.
+// Served from a region at the tape's offsets as long as every call is the recorded one. After the first that is not,
+// nothing that was placed moves, and large buffers get the pages that are free in the region at other addresses; what
+// finds none, and small ones, come from the heap.
 class ReplayingRun final : public Run {
  public:
   ReplayingRun(const Tape& tape, Region& region) : tape_(tape), region_(region) {}
@@ -97,12 +98,14 @@ class ReplayingRun final : public Run {
   void deviate(DeviationKind kind, std::size_t expected, std::size_t asked) noexcept;
   void* place(std::uint32_t buffer, std::size_t size) noexcept;
   void* beside(std::uint32_t buffer, std::size_t size) noexcept;  // one that has no place
+  void* off_tape(std::size_t size) noexcept;
 
   const Tape& tape_;
   Region& region_;
   std::size_t step_ = 0;
   std::optional<Deviation> deviation_;
   std::uint64_t overruns_ = 0;
+  bool overflowed_ = false;  // there was no room for something
 };
 
 // Make `run` the calling thread's, until `end`. Runs nest.

@@ -112,9 +112,9 @@ def _nodes(task: RecordTask, feeds: Mapping[str, Any], trace: Trace) -> Recordin
 
 
 def _plan(task: RecordTask, feeds: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    from onnxmem.session.planned.pairs import NOTHING  # noqa: PLC0415
     from onnxmem.session.planned.plan_book import RunKey, solved  # noqa: PLC0415
     from onnxmem.session.planned.planner import sharer_of  # noqa: PLC0415
-    from onnxmem.session.planned.sharing import NOTHING  # noqa: PLC0415
     from onnxmem.session.planned.source import look_at  # noqa: PLC0415
     from onnxmem.session.planned.trace import record_nodes  # noqa: PLC0415
 

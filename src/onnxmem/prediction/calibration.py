@@ -41,7 +41,7 @@ _LARGEST_AROUND = 2 << 20
 _TOUCHES = 512 << 10
 """One touch in so many bytes."""
 _SAME = 0.1
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)

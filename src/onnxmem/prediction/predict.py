@@ -31,7 +31,7 @@ _STEADY = 3
 """Later runs until the arena has its final size."""
 _CACHED = 7
 """Pieces of a size that the C library keeps at hand for each thread."""
-_PLANNER = 700 << 10
+_PLANNER = 400 << 10
 """What the planner takes in a process of its own."""
 _RECORDING = 300 << 10
 """What it takes to write down a run and to lay out its plan."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onnxmem._native import arena as native
-from onnxmem.session.memory import Deviation, DeviationKind
 from onnxmem.session.planned.placing import Placement, follow, place
 from onnxmem.session.planned.trace import Trace
+
+if TYPE_CHECKING:
+    from onnxmem.session.memory import Deviation
 
 # A deviation is one strike; four clean runs take one back: a shape that deviates less often than that keeps its plan.
 STRIKES = 3.0
@@ -62,9 +64,7 @@ def adapt(conduct: Conduct, deviation: Deviation | None) -> tuple[Conduct, Advic
     if deviation is None:
         return replace(conduct, strikes=max(0.0, conduct.strikes - _CLEAN_RUN), fitted=True), None
     steps = conduct.steps | {deviation.step}
-    of_size = (
-        deviation.kind is DeviationKind.ALLOCATION_OF_ANOTHER_SIZE and len(steps) == 1 and conduct.left_out < _LEFT_OUT
-    )
+    of_size = deviation.kind.name == "ALLOCATION_OF_ANOTHER_SIZE" and len(steps) == 1 and conduct.left_out < _LEFT_OUT
     strikes = conduct.strikes + 1
     after = replace(conduct, deviated=conduct.deviated + 1, strikes=strikes, steps=steps, last=deviation)
     if strikes < (STRIKES - 1 if of_size else STRIKES):
@@ -88,17 +88,18 @@ class Followed(NamedTuple):
 
 def apply(advice: Advice, conduct: Conduct, trace: Trace, before: Placement, guard: int) -> Followed:
     """Carry out what `adapt` advised: leave a buffer out, or cut."""
+    whole = trace.ended(before.offsets >= 0)  # what an earlier cut left without an end still has a place
     if advice.change is Change.LEAVE_OUT:
-        part = trace.without(advice.step)
+        part = whole.without(advice.step)
         placement = place(part, guard=guard)
-        tape = follow(part, placement, guard=guard, cut=part.steps if conduct.cuts else None)
+        tape = follow(part, placement, guard=guard, cut=trace.steps if conduct.cuts else None)
         count = conduct.left_out
         which = "1 buffer is on the heap: its" if count == 1 else f"{count} buffers are on the heap: their"
         return Followed(placement, tape, f"{which} size depends on the data")
     assert conduct.last is not None
     times = "once" if conduct.deviated == 1 else f"{conduct.deviated} times"
     why = f"{conduct.last.kind.value} at step {conduct.last.step} of {trace.steps}, {times}"
-    part = trace.prefix(advice.step)
+    part = whole.prefix(advice.step)
     if conduct.cuts > _CUTS or not part.bound(guard) >= _WORTHWHILE * before.bound > 0:
         return Followed(before, None, f"served from the heap for good: {why}")
     placement = place(part, guard=guard)

@@ -17,7 +17,8 @@ from onnxmem._native import arena as native
 from onnxmem.errors import OnnxmemError
 from onnxmem.session.options import silent
 from onnxmem.session.planned import bridge
-from onnxmem.session.planned.rules import PROMISED, Question
+from onnxmem.session.planned.pairs import Question
+from onnxmem.session.planned.rules import PROMISED
 from onnxmem.session.planned.tiny import tiny_model
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 

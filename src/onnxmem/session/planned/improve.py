@@ -73,7 +73,7 @@ class _Job:
         if tape is None or not before.improvable:
             return True
         try:
-            trace, pairs = Trace.recorded(tape.trace), shape.sharing.pairs
+            trace, pairs = Trace.recorded(tape.trace).ended(tape.offsets >= 0), shape.sharing.pairs
             after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed, pairs=pairs)
         except OnnxmemError:
             return True

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxmem._native import arena as native
 from onnxmem._native import placement
-from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Int64Array, Problem
 from onnxmem.placement.shares import NO_PAIRS, Places, choose, within
-from onnxmem.placement.strategies import solve
 from onnxmem.session.planned.trace import OUTLIVES, Trace
+
+if TYPE_CHECKING:
+    from onnxmem.placement.plan import Plan
 
 # The first plan must not keep the caller waiting. The background has more time, but a search takes memory, too: here
 # it takes it while the arena is still empty, there on top of it.
@@ -127,6 +129,8 @@ def warm_up() -> None:
 
 
 def _solve(problem: Problem, seconds: float, seed: int) -> Plan:
+    from onnxmem.placement.strategies import solve  # noqa: PLC0415  most traces are placed without a search
+
     # A search shall not take more than a small part of the memory that it is about.
     memory = min(placement.MEMORY, problem.lower_bound // 32)
     return solve(problem, "best", time_limit=seconds, seed=seed, threads=1, memory=memory)

@@ -2,7 +2,7 @@
 
 The first run of a shape *records*; its trace is *solved*; later runs *replay* it. After a few shapes what others will
 ask for is *predicted* (`formulas`), and their first run replays already. A run that deviates is right all the same,
-because from there on it is served from the heap. What is done about those that deviate often is in `adapting`.
+because from there on it is served from what is free. What is done about those that deviate often is in `adapting`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
-from onnxmem.session.memory import Deviation
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
-from onnxmem.session.planned.formulas import Formulas
+from onnxmem.session.planned.pairs import NOTHING, Sharing, Trust
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
-from onnxmem.session.planned.sharing import NOTHING, Sharing
-from onnxmem.session.planned.steady import Trust
 from onnxmem.session.planned.trace import OUTLIVES, Trace
+
+if TYPE_CHECKING:
+    from onnxmem.session.memory import Deviation
+    from onnxmem.session.planned.formulas import Formulas
 
 
 class RunKey(NamedTuple):
@@ -59,6 +60,11 @@ class ShapePlan:
     reason: str = ""
     sharing: Sharing = NOTHING
     """Which buffers may share places; which of them do, the placement says."""
+    room: int = field(init=False)
+    """What the whole run needed: buffers that are left out find pages there, and so does what comes after a cut."""
+
+    def __post_init__(self) -> None:
+        self.room = self.placement.peak
 
     def trusts(self, tape: native.Tape, deviation: Deviation | None) -> bool:
         """Whether a run that followed the tape is right: one that deviated may have shared what it must not."""
@@ -99,7 +105,8 @@ class PlanBook:
         self.guard = guard
         self.lock = threading.Lock()
         self.learning = threading.Lock()  # takes longer: those who only look up a plan do not wait for it
-        self._formulas = Formulas()
+        self._formulas: Formulas | None = None  # only sessions that see several shapes have any
+        self._first: tuple[RunKey, Trace] | None = None
         self._counts = Counts()
         self._shapes: OrderedDict[RunKey, ShapePlan] = OrderedDict()
         self._recorded_again: set[RunKey] = set()
@@ -110,13 +117,13 @@ class PlanBook:
 
     @property
     def peak(self) -> int:
-        """What the largest plan takes."""
+        """What the largest plan takes, or took before it was adapted."""
         return self.expected()[0]
 
     def expected(self) -> tuple[int, Int64Array]:
         """What a new shape may need: the largest plan, and which allocations, by number, outlived runs of others."""
         with self.lock:
-            peak = max((shape.tape.peak for shape in self._shapes.values() if shape.tape), default=0)
+            peak = max((shape.room for shape in self._shapes.values() if shape.tape), default=0)
             return peak, self._outlasting
 
     @property
@@ -167,8 +174,7 @@ class PlanBook:
         if sharing:
             self._shared = trace, sharing
         shape = self._planned(key, trace)
-        with self.learning:
-            self._formulas.learn(key.kind, key.dims, trace)
+        self._learn(key, trace)
         with self.lock:
             self._counts.runs_recorded += 1
             shape.conduct = Conduct(recorded_again=key in self._recorded_again)
@@ -180,6 +186,8 @@ class PlanBook:
 
     def predict(self, key: RunKey) -> ShapePlan | None:
         """A plan for a shape that never ran, if what it will ask for is certain."""
+        if self._formulas is None:
+            return None
         with self.learning:
             trace = self._formulas.predict(key.kind, key.dims)
         if trace is None:
@@ -192,6 +200,18 @@ class PlanBook:
             self._counts.shapes_predicted += 1
             self._keep(shape)
         return shape
+
+    def _learn(self, key: RunKey, trace: Trace) -> None:
+        with self.learning:
+            if self._formulas is None:
+                if self._first is None or self._first[0] == key:
+                    self._first = (key, trace)
+                    return
+                from onnxmem.session.planned.formulas import Formulas  # noqa: PLC0415  one shape needs none
+
+                first, self._formulas, self._first = self._first, Formulas(), None
+                self._formulas.learn(first[0].kind, first[0].dims, first[1])
+            self._formulas.learn(key.kind, key.dims, trace)
 
     def _planned(self, key: RunKey, trace: Trace) -> ShapePlan:
         """With a plan that was found at once. A shape may never come again: a search is for those that need more room
@@ -214,6 +234,7 @@ class PlanBook:
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
+            shape.room -= shape.placement.peak - better.peak
             shape.placement, shape.tape = better, new
             return True
 
@@ -237,33 +258,37 @@ class PlanBook:
                 self._shared = None
             if shape.tape is tape:
                 shape.placement, shape.tape, shape.sharing = placement, new, NOTHING
+                shape.room = max(shape.room, placement.peak)
 
-    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> None:
-        """Count a replay that ended well, or deviated, and adapt the plan if that happens often."""
+    def ran(self, shape: ShapePlan, deviation: Deviation | None) -> bool:
+        """Count a replay that ended well or deviated, and adapt the plan if that is often so. True: it has none now."""
         with self.lock:
             if deviation is None:
                 self._counts.runs_replayed += 1
                 shape.replayed += 1
                 if shape.conduct.fitted and not shape.conduct.strikes:
-                    return  # as nearly always
+                    return False  # as nearly always
             else:
                 self._counts.runs_deviated += 1
                 if shape.predicted and not shape.conduct.fitted:
                     self._shapes.pop(shape.key, None)  # the next run of it is recorded
-                    self._formulas.failed(shape.key.kind)
-                    return
+                    assert self._formulas is not None
+                    with self.learning:
+                        self._formulas.failed(shape.key.kind)
+                    return False
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
-                return
+                return False
             if advice.change is Change.RECORD_AGAIN:
                 self._recorded_again.add(shape.key)
                 self._shapes.pop(shape.key, None)
-                return
+                return False
         after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
             shape.sharing = NOTHING
+        return after.tape is None
 
     def _keep(self, shape: ShapePlan) -> None:
         self._shapes[shape.key] = shape

@@ -11,33 +11,34 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
 from onnxmem._native import arena as native
-from onnxmem.placement.problem import Int64Array
-from onnxmem.session.memory import Deviation, DeviationKind, SessionMemory, ShapeMemory
+from onnxmem.placement.shares import Int64Array
 from onnxmem.session.modes import CPU, CPU_PROVIDERS, find_mode
 from onnxmem.session.options import applied, entries
 from onnxmem.session.planned import bridge
 from onnxmem.session.planned.arena import own_arena
 from onnxmem.session.planned.forks import GATE
-from onnxmem.session.planned.improve import improve
+from onnxmem.session.planned.pairs import Sharer
 from onnxmem.session.planned.placing import at_once, follow, warm_up
 from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
-from onnxmem.session.planned.profile import NodeCalls, Profile, profiled
-from onnxmem.session.planned.sharing import Sharer
 from onnxmem.session.planned.source import Source
-from onnxmem.session.planned.suspicion import wrong_nodes
 from onnxmem.session.planned.trace import Trace
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.unknown import Unknown
 
+if TYPE_CHECKING:  # imported where somebody asks, or a run deviates: most sessions never do, and would be larger for it
+    from onnxmem.session.memory import Deviation, SessionMemory, ShapeMemory
+
+if TYPE_CHECKING:
+    from onnxmem.session.planned.profile import NodeCalls, Profile
+
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
 _SHRINK = "memory.enable_memory_arena_shrinkage"
-_KINDS = {kind: DeviationKind[kind.name] for kind in native.DeviationKind}
 
 
 class Planner:
@@ -85,6 +86,8 @@ class Planner:
     @property
     def memory(self) -> SessionMemory:
         """What it takes to run, and how its runs were served."""
+        from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
+
         pool, (counts, shapes) = self.arena.pool.stats(), self.book.snapshot()
         largest = max((s.placement for s in shapes if s.tape), key=lambda placement: placement.peak, default=None)
         none = Unknown(next((shape.reason for shape in shapes if shape.reason), "no run has been planned yet"))
@@ -155,9 +158,10 @@ class Planner:
                 self.book.unshare(shape, tape)
                 return self._planned(key, run, *arguments)
             if failure is None:  # a run that failed says nothing about the plan
-                self.book.ran(shape, deviation)
-                if shape.came_again:
-                    improve(self.book, shape, self.arena, self._plan_seconds)
+                if self.book.ran(shape, deviation):
+                    self.arena.needed(self.book, self.book.peak, for_good=True)
+                if shape.came_again and shape.placement.improvable:
+                    self._improve(shape)
         if failure is not None:
             raise failure
         return outputs
@@ -183,6 +187,11 @@ class Planner:
                 native.trim_heap()
         return outputs
 
+    def _improve(self, shape: ShapePlan) -> None:
+        from onnxmem.session.planned.improve import improve  # noqa: PLC0415  few plans can be improved
+
+        improve(self.book, shape, self.arena, self._plan_seconds)
+
     def _reconsider_profile(self, key: RunKey, run: Callable[..., Any]) -> None:
         """End it before it has begun, if it would take more than is worth it."""
         if self._profile and self._sharer and not self._sharer.source.worth_a_profile(dims for _, dims in key.inputs):
@@ -201,6 +210,8 @@ class Planner:
         """Look whether sharing changes outputs; if it does, say where, and share nothing."""
         if shape.tape is None or not len(shape.placement.shared):
             return
+        from onnxmem.session.planned.suspicion import wrong_nodes  # noqa: PLC0415  only debugging needs it
+
         trace = Trace.recorded(shape.tape.trace)
 
         def run_with(pairs: Int64Array) -> Any:
@@ -240,8 +251,10 @@ def _inside(run: Callable[..., Any], *arguments: Any) -> Any:
 def _deviation(native_one: native.Deviation | None) -> Deviation | None:
     if native_one is None:
         return None
+    from onnxmem.session.memory import Deviation, DeviationKind  # noqa: PLC0415
+
     return Deviation(
-        kind=_KINDS[native_one.kind],
+        kind=DeviationKind[native_one.kind.name],
         step=native_one.step,
         expected_bytes=native_one.expected_bytes,
         asked_bytes=native_one.asked_bytes,
@@ -300,6 +313,8 @@ def made_for_plans(options: Any, planner: Planner | None = None) -> Iterator[Non
         if planner is None or not planner.wants_profile:
             yield
             return
+        from onnxmem.session.planned.profile import profiled  # noqa: PLC0415
+
         with profiled(options) as profile:
             yield
         planner.take_profile(profile())
@@ -362,6 +377,8 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:
+    from onnxmem.session.memory import ShapeMemory  # noqa: PLC0415
+
     none, placed = Unknown(shape.reason), shape.placement if shape.tape else None
     return ShapeMemory(
         inputs=dict(shape.key.inputs),

@@ -8,12 +8,12 @@ in memory until then, a few KiB per node.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import IO, Any, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
-from onnxmem.errors import OnnxmemError
 from onnxmem.session.modes import Setting
 from onnxmem.session.options import applied
 
@@ -56,9 +56,13 @@ class NodeCalls(NamedTuple):
 class Profile:
     """The profile of a session that has not run yet; read once, after the run that was marked with its token."""
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self.token = 0
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
     def new_token(self) -> int:
         """For the run that is about to begin. One before it may have failed; and a forked child has the file, too."""
@@ -69,7 +73,8 @@ class Profile:
         """The nodes of the marked run in the order they began; none unless all of its `marks` are accounted for."""
         found: dict[int, NodeCalls] = {}
         events = 0
-        with self._file as file:
+        descriptor, self._descriptor = self._descriptor, -1
+        with open(descriptor, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             for line in file:
                 event = _event(line)
                 if event is not None and int(event["args"].get("mem_arena_held", 0)) == self.token:
@@ -93,20 +98,42 @@ def profiled(options: Any) -> Iterator[Callable[[], Profile | None]]:
     if options.enable_profiling:
         yield lambda: None
         return
-    from onnxmem.folders import temporary_folder  # noqa: PLC0415  sessions that share nothing do without
-
-    with ExitStack() as while_made:
-        try:
-            folder = while_made.enter_context(temporary_folder())
-        except (OSError, OnnxmemError):
+    with _private_folder() as folder:
+        if folder is None:
             yield lambda: None
             return
-        settings: dict[str, Setting] = {"enable_profiling": True, "profile_file_prefix": str(folder / "run")}
-        while_made.enter_context(applied(options, settings, {}))
+        settings: dict[str, Setting] = {"enable_profiling": True, "profile_file_prefix": f"{folder}/run"}
         found: list[Profile] = []
-        yield lambda: found[0] if found else None
-        for file in folder.iterdir():
-            found.append(Profile(file.open(encoding="utf-8", errors="replace")))
+        with applied(options, settings, {}):
+            yield lambda: found[0] if found else None
+        with suppress(OSError):
+            for name in os.listdir(folder):  # noqa: PTH208
+                found.append(Profile(os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)))
+
+
+@contextmanager
+def _private_folder() -> Iterator[str | None]:
+    """A folder that is gone when the block ends; None if there is no place for it.
+
+    Like `folders.temporary_folder`, which removes what a kill leaves of this one; but that imports the whole of
+    `tempfile` and `shutil`, more than a MiB in every session.
+    """
+    folder = f"{os.environ.get('TMPDIR') or '/tmp'}/onnxmem.tmp-{os.urandom(8).hex()}"
+    try:
+        os.mkdir(folder, 0o700)  # noqa: PTH102
+        lock = os.open(folder, os.O_RDONLY)
+    except OSError:
+        yield None
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever finds it unlocked may remove it
+        yield folder
+    finally:
+        with suppress(OSError):
+            for name in os.listdir(folder):  # noqa: PTH208
+                os.unlink(f"{folder}/{name}")  # noqa: PTH108
+            os.rmdir(folder)  # noqa: PTH106
+        os.close(lock)
 
 
 def _event(line: str) -> Any:

@@ -24,8 +24,8 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
+from onnxmem.session.planned.pairs import Question
 from onnxmem.session.planned.profile import NodeCalls, Value
 
 _BINARY = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "PRelu", "Mod", "And", "Or", "Xor")
@@ -47,20 +47,6 @@ PROMISED: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(_BY_ROW_OF_TWO, (0, 1)),
 }
 """By operator, which of its inputs may lie where its output does, if they are of the output's type and size."""
-
-
-class Question(NamedTuple):
-    """What a kernel is asked: how it broadcasts decides which of its routines runs."""
-
-    op: str
-    dtype: str
-    forms: tuple[str, ...]
-    """One per input: for each axis of the output, 1 if the input has it and 0 if it is stretched along it. Axes that
-    all inputs have alike count as one. For the norms, what the input is."""
-
-    @property
-    def key(self) -> str:
-        return " ".join([self.op, self.dtype, *self.forms])
 
 
 def question(node: NodeCalls) -> Question | None:

@@ -14,7 +14,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
 _KNOWN = {
@@ -77,9 +76,9 @@ def look_at(model: str | bytes | os.PathLike[str]) -> Source:
     with suppress(OSError, ValueError, IndexError, struct.error):
         if isinstance(model, bytes):
             return _look(lambda start, end: model[start:end], len(model))
-        if Path(model).suffix == ".ort":
+        if os.fspath(model).endswith(".ort"):
             return Source()
-        with Path(model).open("rb", buffering=0) as file:
+        with open(model, "rb", buffering=0) as file:  # noqa: PTH123  sessions do without pathlib, which is large
             # Not by mapping it: pages that are looked at would count as memory.
             size = os.fstat(file.fileno()).st_size
             return _look(lambda start, end: os.pread(file.fileno(), end - start, start), size)
@@ -125,10 +124,12 @@ def _plain_silu(read: Read, start: int, end: int, nodes: int, *, inner: bool) ->
     """Whether no sigmoid of a graph has a factor before it. In functions and branches, there must be none at all."""
     made: dict[bytes, bytes] = {}
     read_by_sigmoid = []
-    for number, first, last in _fields(read, start, end):
-        if number != nodes or last - first > _LARGE:
-            continue  # a large one is a constant
-        content = read(first, last)
+    # A large one is a constant.
+    places = [(a, b) for number, a, b in _fields(read, start, end) if number == nodes and b - a <= _LARGE]
+    if not any(_SIGMOID in (content := read(*place)) or _QUICK_GELU in content for place in places):
+        return True
+    for place in places:
+        content = read(*place)
         fields = list(_fields(lambda a, b, content=content: content[a:b], 0, len(content)))  # type: ignore[misc]
         texts = [(field, content[a:b]) for field, a, b in fields if field in (_INPUTS, _OUTPUTS, _OPERATOR)]
         operator = next((text for field, text in texts if field == _OPERATOR), b"")

@@ -25,8 +25,8 @@ it is; but a scratch buffer ends within its node, and what a node makes only aft
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
+from onnxmem.session.planned.pairs import Trust
 from onnxmem.session.planned.profile import NodeCalls
 
 STEADY = frozenset(
@@ -53,13 +53,6 @@ BY_VALUE = {
     "Split": 1, "Tile": 1, "TopK": 1, "Upsample": 1,
 }  # fmt: skip
 """By operator, the first of its inputs whose values decide what it makes."""
-
-
-class Trust(Enum):
-    """When a run with shared places is right."""
-
-    ALL = "if it made all the recorded calls and no others"
-    PREFIX = "if it made all the recorded calls up to the last that concerns a shared place"
 
 
 def steady_part(nodes: Sequence[NodeCalls]) -> tuple[Sequence[NodeCalls], Trust]:

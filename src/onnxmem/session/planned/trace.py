@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxmem._native import arena as native
 from onnxmem.documents import Document, Record
@@ -17,7 +18,9 @@ from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
 from onnxmem.placement.shares import NO_PAIRS, live_bytes, savings, within
 from onnxmem.session.options import silent
-from onnxmem.session.planned.profile import NodeCalls, profiled
+
+if TYPE_CHECKING:
+    from onnxmem.session.planned.profile import NodeCalls
 
 ALIGNMENT = 64
 OUTLIVES = -1
@@ -119,6 +122,12 @@ class Trace(Record):
         uppers[alive] = step + np.arange(len(alive))
         return Trace(self.sizes[rows], self.lowers[rows], uppers)
 
+    def ended(self, rows: npt.NDArray[np.bool_]) -> Trace:
+        """The same, in which those of these buffers that have no end get one, behind the last step."""
+        uppers, still = self.uppers.copy(), np.flatnonzero(rows & (self.uppers == OUTLIVES))
+        uppers[still] = self.steps + np.arange(len(still))
+        return Trace(self.sizes, self.lowers, uppers)
+
     def without(self, step: int) -> Trace:
         """The same, but the buffer allocated at that step may have any size (it says 0) and ends at any time."""
         row = self.lowers == step
@@ -153,6 +162,7 @@ def record_nodes(
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
+    from onnxmem.session.planned.profile import profiled  # noqa: PLC0415
 
     how = silent(onnxruntime.RunOptions())
     try:

@@ -101,3 +101,16 @@ def test_a_buffer_that_is_left_out_is_on_the_heap(trace: Trace) -> None:
     assert tape is not None and not tape.cut
     assert (placement.peak, placement.offsets.tolist()[3]) == (1024, -1)
     assert reason == "1 buffer is on the heap: its size depends on the data"
+
+
+def test_a_second_cut_keeps_the_places_of_what_was_alive_at_the_first(trace: Trace) -> None:
+    conduct, advice = after(FITTED, at(6), at(6), at(6))
+    assert advice is not None
+    placement, tape, _ = apply(advice, conduct, trace, place(trace), 0)
+    assert tape is not None
+    again, advice = after(conduct, at(5), at(5), at(5))
+    assert advice == (Change.CUT, 5)
+    placement, tape, _ = apply(advice, again, Trace.recorded(tape.trace), placement, 0)
+    assert tape is not None
+    assert placement.offsets.tolist() == [0, 0, 0]  # the third has no end any more
+    assert tape.peak == 1024

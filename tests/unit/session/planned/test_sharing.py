@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from benchmarks import shared_places
 from onnxmem import InferenceSession
 from onnxmem.errors import PlanError
 from onnxmem.session.planned import asking, rules, sharing, source
+from onnxmem.session.planned.pairs import NOTHING, Question, Sharing, Trust
 from onnxmem.session.planned.profile import NodeCalls, Profile, Value
-from onnxmem.session.planned.rules import PROMISED, Question, Rules, question
-from onnxmem.session.planned.sharing import NOTHING, Sharing
-from onnxmem.session.planned.steady import Trust, steady_part
+from onnxmem.session.planned.rules import PROMISED, Rules, question
+from onnxmem.session.planned.steady import steady_part
 from onnxmem.session.planned.trace import Trace
 
 SHAPE = (1, 8, 64, 64)
@@ -278,7 +279,8 @@ def test_a_profile_that_is_not_whole_is_not_used(tmp_path: Path) -> None:
 
     def nodes(*lines: str) -> list[str]:
         path = tmp_path / "profile.json"
-        profile = Profile(path.open("w+"))
+        path.touch()
+        profile = Profile(os.open(path, os.O_RDONLY))
         token = profile.new_token()
         path.write_text("[\n" + "".join(lines).replace(str(1234567), str(token)))
         return [node.name for node in profile.nodes(4)]
