@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.placement_instances import cut_rectangle, random_buffers
+from benchmarks.placement_instances import cut_rectangle, random_buffers, sharing_run, training_step
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Problem
 from onnxmem.placement.strategies import solve
@@ -69,11 +69,19 @@ def instances_in(folder: Path) -> Iterator[tuple[str, Problem]]:
 
 
 def generated() -> Iterator[tuple[str, Problem]]:
-    """Puzzles known to fit, with and without pieces trimmed, and a million buffers."""
+    """Puzzles known to fit, with and without pieces trimmed; runs whose buffers may share places; large ones."""
     for count in (150, 300, 450):
         for trim in (0.0, 0.05):
             for seed in range(2):
                 yield f"cut {count}, trim {trim:.2f}, seed {seed}", cut_rectangle(count, seed, trim=trim)
+    for count in (100, 500, 3000):
+        for seed in range(2):
+            shared = sharing_run(count, seed)
+            yield f"run of {count:,}, seed {seed}", shared.without_shares()
+            yield f"run of {count:,}, seed {seed}, {len(shared.shares):,} pairs may share", shared
+    for count in (28_000, 62_000):
+        yield f"training, {count:,}", training_step(count, 0)
+        yield f"random {count:,}, 300 alive", random_buffers(count, 0, alive=300)
     yield "random, 1,000 alive", random_buffers(1_000_000, 0)
 
 

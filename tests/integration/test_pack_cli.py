@@ -13,6 +13,8 @@ import pytest
 from benchmarks.real_models import feeds, find
 from onnxmem import zoo
 from onnxmem.packing.pack import pack
+from onnxmem.session.session import InferenceSession
+from tests import small_models
 from tests.integration.conftest import Run
 
 
@@ -73,6 +75,26 @@ def test_order_and_plans_in_text_and_json(run: Run, model: Path) -> None:
     assert [plan["inputs"] for plan in document["plans"]] == [{"x": [3, 256]}, {"x": [5, 256]}]
     assert all(plan["peak_bytes"] == plan["lower_bound_bytes"] > 0 for plan in document["plans"])
     assert document["verified"]["inputs"]["x"]["shape"] == [3, 256]
+
+
+def test_plans_suit_all_inputs(run: Run, tmp_path: Path) -> None:
+    path, files = tmp_path / "looping.onnx", []
+    path.write_bytes(small_models.looping())
+    for turns in (1, 4):
+        files += ["--inputs", str(tmp_path / f"{turns}.npz")]
+        np.savez(files[-1], x=np.ones(5000, np.float32), turns=np.array(turns))
+    code, out, err = run("pack", path, "-o", tmp_path / "p", *files, "--json")
+    assert code == 0, err
+    assert "planning a run with x 5000" in err
+    assert [plan["inputs"] for plan in json.loads(out)["plans"]] == [{"turns": [], "x": [5000]}]
+    session = InferenceSession(tmp_path / "p")
+    for turns in (1, 2, 3, 4, 7):
+        session.run(None, {"x": np.ones(5000, np.float32), "turns": np.array(turns)})
+    assert session.memory.runs_replayed == 5 and session.memory.runs_deviated == 0
+    (tmp_path / "bad.npz").write_text("not arrays")
+    code, out, err = run("pack", path, "-o", tmp_path / "q", *files, "--inputs", tmp_path / "bad.npz")
+    assert (code, out) == (2, "") and "bad.npz' is not an .npz file" in " ".join(err.split())
+    assert "packing" not in err
 
 
 @pytest.mark.parametrize(

@@ -191,5 +191,6 @@ NB_MODULE(placement, module) {
   module.def("largest_part", &pl::largest_part, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.def("reduce", &pl::summary, nb::arg("lowers"), nb::arg("uppers"), nb::arg("sizes"));
   module.attr("MOST_FOR_SEARCH") = pl::kMostForSearch;
+  module.attr("MOST_IN_TABLES") = pl::kMostInTables;
   module.attr("MEMORY") = pl::kMemory;
 }

@@ -6,6 +6,7 @@ import numpy.typing as npt
 _Column = npt.NDArray[np.int64]
 
 MOST_FOR_SEARCH: int
+MOST_IN_TABLES: int
 MEMORY: int
 
 def place_in_order(

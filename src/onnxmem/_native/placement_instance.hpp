@@ -40,7 +40,9 @@ struct Part {
   std::size_t count() const { return rows.size(); }
   bool shrinks(std::size_t b) const { return !sizes.empty() && !sizes[b].empty(); }
   Int size_in(std::size_t b, Index section) const {
-    return shrinks(b) ? sizes[b][static_cast<std::size_t>(section - first[b])] : size[b];
+    if (sizes.empty() || sizes[b].empty()) [[likely]]
+      return size[b];
+    return sizes[b][static_cast<std::size_t>(section - first[b])];
   }
 };
 

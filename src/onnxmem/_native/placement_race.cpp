@@ -163,7 +163,7 @@ std::uint64_t patience_of(std::uint64_t attempt, std::size_t buffers) {
 RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch,
                 std::uint64_t work) {
   if (part.bound > capacity) return {Verdict::kImpossible, {}, 0};
-  if (part.count() > kMostForSearch) return {};
+  if (part.count() > kMostInTables) return {};
   return Race(part, capacity, std::max(lanes, 1u), seed, memory, work).run(watch);
 }
 

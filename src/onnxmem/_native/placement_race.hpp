@@ -13,8 +13,9 @@ struct RaceResult {
   std::uint64_t nodes = 0;
 };
 
-// More buffers than this make the tables of the exact search large and its success unlikely.
-constexpr std::size_t kMostForSearch = 2500;
+// With more buffers than this, a search for all of them is unlikely to succeed; with more than the second, its tables
+// are too large.
+constexpr std::size_t kMostForSearch = 2500, kMostInTables = 8000;
 
 // Bytes in which a lane remembers what failed. More helps only where far more states fail than fit into it.
 constexpr std::size_t kMemory = std::size_t{4} << 20;

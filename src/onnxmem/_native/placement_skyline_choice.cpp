@@ -87,6 +87,7 @@ std::vector<SkylineSearch::Option> SkylineSearch::options_for(const Piece& piece
 // Where the lowest buffer of the section can begin, if not on its floor. One that would fit on the floor must then
 // rest on a buffer that is not in this section, for else it would sink; without such a buffer the floor is taken.
 Int SkylineSearch::next_floor(Index section) const {
+  const bool some_shrink = !part_.sizes.empty();
   Int next = kLargest;
   for (const Index b : live_[at(section)]) {
     if (placed_[at(b)]) continue;
@@ -94,9 +95,11 @@ Int SkylineSearch::next_floor(Index section) const {
       next = std::min(next, release_[at(b)]);
       continue;
     }
-    for (const Index other : neighbours_[at(b)])
-      if (!placed_[at(other)] && !covers(other, section))
-        next = std::min(next, release_[at(other)] + size_under(other, b));  // at most the ceiling: settled
+    for (const Index other : neighbours_[at(b)]) {
+      if (placed_[at(other)] || covers(other, section)) continue;
+      const Int size = some_shrink ? size_under(other, b) : part_.size[at(other)];
+      next = std::min(next, release_[at(other)] + size);  // at most the ceiling: settled
+    }
   }
   return next;
 }

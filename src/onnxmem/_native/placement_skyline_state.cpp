@@ -80,16 +80,20 @@ bool SkylineSearch::place(Index buffer, Int offset, Int ceiling) {
   put(buffer, offset);
   Levels decision;
   decision.add(depth_);
+  const bool shrinks = part_.shrinks(at(buffer));
+  Int size = part_.size[at(buffer)];
   for (Index s = part_.first[at(buffer)]; s < part_.last[at(buffer)]; ++s) {
-    const Int size = part_.size_in(at(buffer), s);
+    if (shrinks) size = part_.size_in(at(buffer), s);
     change(floor_[at(s)], offset + size);  // no overflow: the release bound held, so this is at most the ceiling
     change(left_[at(s)], left_[at(s)] - size);
     explain(s, decision);
     touch(s);
   }
   work_ += neighbours_[at(buffer)].size();
+  const Int top = offset + part_.size[at(buffer)];
   for (const Index other : neighbours_[at(buffer)])
-    if (!placed_[at(other)]) release_from(other, offset + size_under(buffer, other), first_together(buffer, other));
+    if (!placed_[at(other)])
+      release_from(other, shrinks ? offset + size_under(buffer, other) : top, first_together(buffer, other));
   return settle(ceiling);
 }
 
@@ -144,10 +148,11 @@ bool SkylineSearch::settle(Int ceiling) {
 
 bool SkylineSearch::bound_holds(Index section, Int ceiling) {
   sort_live(section);
+  const bool some_shrink = !part_.sizes.empty();
   Int above = 0;
   for (const Index b : live_[at(section)]) {
     if (placed_[at(b)]) break;
-    above += part_.size_in(at(b), section);  // at most the section's sum
+    above += some_shrink ? part_.size_in(at(b), section) : part_.size[at(b)];  // at most the section's sum
     if (above <= ceiling - release_[at(b)]) continue;
     conflict_ = why_release_from(section, release_[at(b)]);
     conflict_ |= context_;

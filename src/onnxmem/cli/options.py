@@ -67,6 +67,14 @@ Arrays = Annotated[
     Path | None,
     typer.Option("--inputs", metavar="FEEDS.npz", help="Feed these arrays; without them inputs are generated."),
 ]
+ArrayFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--inputs",
+        metavar="FEEDS.npz",
+        help="Feed these arrays; without them inputs are generated. May be repeated: plans suit all of them.",
+    ),
+]
 Ranges = Annotated[
     list[str] | None,
     typer.Option("--range", metavar="INPUT=LOW:HIGH", help="What a generated input may hold. May be repeated."),
@@ -120,6 +128,13 @@ class Feed:
             "ranges": parse.parse_ranges(self.input_range),
             "seed": self.seed,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feeds(Feed):
+    """What a model is fed when it runs several times."""
+
+    inputs: ArrayFiles = None  # type: ignore[assignment] # several, where others take one
 
 
 @dataclass(frozen=True, kw_only=True)

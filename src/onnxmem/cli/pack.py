@@ -20,7 +20,7 @@ def pack(
         typer.Argument(metavar="[MODEL]", help="An .onnx or .ort file; may be left out for --verify and --repack."),
     ] = None,
     *,
-    feed: options.Feed,
+    feed: options.Feeds,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="The package.", show_default=False)
     ] = Path(),

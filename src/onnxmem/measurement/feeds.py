@@ -85,11 +85,11 @@ class Feeds:
         inputs = {name: ArrayType(str(array.dtype), array.shape) for name, array in self.arrays.items()}
         return Fed(inputs=inputs, dims=Dims(self.given, self.assumed), generated=self.generated)
 
-    def save(self, folder: Path) -> SavedFeeds:
+    def save(self, folder: Path, prefix: str = "") -> SavedFeeds:
         """Write each array to a file of its own; names may hold anything, so the files are numbered."""
         saved = []
         for number, (name, array) in enumerate(self.arrays.items()):
-            path = folder / f"input-{number}.npy"
+            path = folder / f"{prefix}input-{number}.npy"
             np.save(path, array)
             saved.append((name, str(path)))
         return saved

@@ -30,6 +30,7 @@ from onnxmem.packing.blobs import always_read, describe_weights
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
 from onnxmem.packing.ordering import Ordered, put_in_order
 from onnxmem.packing.packed import Packed
+from onnxmem.packing.plan_feeds import Shapes, feeds_for_plans
 from onnxmem.packing.recording import LoadSettings, record_plan
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.schedule.orders import check_order_name
@@ -50,9 +51,6 @@ from onnxmem.session.package import (
 )
 from onnxmem.units import format_bytes
 
-Shapes = Mapping[str, tuple[int, ...]]
-"""One combination of input shapes."""
-
 # Searches end sooner where there is nothing better to be found.
 ORDER_SECONDS, PLAN_SECONDS = 10.0, 10.0
 
@@ -68,7 +66,8 @@ class _Request:
     signature: Signature
     feeds: Feeds
     order: str | None
-    plans: tuple[Feeds, ...]
+    plans: tuple[tuple[Feeds, ...], ...]
+    """What is recorded for each plan."""
     deadline: Deadline
     on_progress: OnProgress
 
@@ -86,7 +85,7 @@ def pack(
     force: bool = False,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
-    inputs: str | os.PathLike[str] | None = None,
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
     time_limit: float = 3600.0,
@@ -96,6 +95,7 @@ def pack(
 
     An existing package is replaced only with `force`, and anything else that is there never. The check runs the model
     in fresh processes, on arrays from an .npz file or on inputs that are generated with these shapes, ranges and seed.
+    Of several files it takes the first; runs with all of them are recorded, and what they have in common is planned.
     With `order` ("best", or another name of `onnxmem plan --order`) its nodes run in that order, if that needs less
     memory on these inputs than ONNX Runtime's own. For each combination of input shapes in `plans` the places of all
     tensors are solved now, so that the first run of a planned session is already planned. All of it may take
@@ -113,18 +113,20 @@ def pack(
     plans = tuple(plans)
     if plans and not (shapes or dims or inputs):
         shapes = plans[0]  # the one shape that is known to matter
-    scenario = Scenario.of({**locals(), "mode": None, "runs": 1})
+    paths = () if inputs is None else (inputs,) if isinstance(inputs, str | os.PathLike) else inputs
+    files: list[Path | None] = [Path(path) for path in paths] or [None]
+    scenario = Scenario.of({**locals(), "inputs": files[0], "mode": None, "runs": 1})
     signature = read_signature(source)
-    feeds = make_feeds(signature, scenario)
+    given = [make_feeds(signature, replace(scenario, inputs=file)) for file in files]
     request = _Request(
         source=source,
         folder=target,
         mode=chosen,
         scenario=scenario,
         signature=signature,
-        feeds=feeds,
+        feeds=given[0],
         order=order,
-        plans=_plan_feeds(signature, scenario, feeds, plans),
+        plans=feeds_for_plans(signature, scenario, given, plans),
         deadline=deadline,
         on_progress=on_progress or (lambda _: None),
     )
@@ -142,7 +144,7 @@ def repack(
     plans: Iterable[Shapes] | None = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
-    inputs: str | os.PathLike[str] | None = None,
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
     time_limit: float = 3600.0,
@@ -211,16 +213,6 @@ def _check_order(order: str | None, mode: Mode) -> None:
             f"an order needs a package of mode prepacked, external or mapped: '{mode.name}' keeps its own",
             hint="choose one of them, or leave out --order",
         )
-
-
-def _plan_feeds(signature: Signature, scenario: Scenario, feeds: Feeds, plans: Iterable[Shapes]) -> tuple[Feeds, ...]:
-    """Inputs for each combination of shapes; what the caller gave is used where it has the shape that is wanted."""
-    unique: dict[tuple[tuple[int, ...], ...], Feeds] = {}
-    for shapes in plans:
-        generated = make_feeds(signature, replace(scenario, shapes=dict(shapes), dims={}, inputs=None))
-        arrays = {n: feeds.arrays[n] if feeds.arrays[n].shape == a.shape else a for n, a in generated.arrays.items()}
-        unique[tuple(array.shape for array in arrays.values())] = replace(generated, arrays=arrays)
-    return tuple(unique.values())
 
 
 def _check_room(request: _Request) -> None:
@@ -302,13 +294,15 @@ def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[Packe
     if not request.plans:
         return ()
     plans, loaded = [], settings.under(request.mode)
-    for feeds in request.plans:
-        shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in feeds.arrays.items())
+    for several in request.plans:
+        arrays = several[0].arrays.items()
+        shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in arrays)
         request.report(f"planning a run with {shapes or 'no inputs'}")
         with temporary_folder() as folder:
             seconds = min(PLAN_SECONDS, request.deadline.left)
             timeout = request.deadline.left
-            plans.append(record_plan(model, loaded, feeds.save(folder), seconds=seconds, timeout=timeout))
+            saved = [feeds.save(folder, f"run-{number}-") for number, feeds in enumerate(several)]
+            plans.append(record_plan(model, loaded, saved, seconds=seconds, timeout=timeout))
     (model.parent / PLANS).write_text(json.dumps(plans))
     return tuple(
         PackedPlan(

@@ -5,7 +5,7 @@ Asked in a process of its own, with the very settings the model will be loaded w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,11 +36,12 @@ class LoadSettings(Record):
 
 @dataclass(frozen=True)
 class RecordTask(Record):
-    """One run to be recorded."""
+    """Runs to be recorded."""
 
     model: Path
     settings: LoadSettings
-    feeds: tuple[tuple[str, str], ...]
+    feeds: tuple[tuple[tuple[str, str], ...], ...]
+    """Of each run."""
     folder: Path
     """For what ONNX Runtime writes on the way."""
     seconds: float | None
@@ -60,21 +61,29 @@ class Recording(Record):
 
 def record_nodes(model: Path, settings: LoadSettings, feeds: SavedFeeds, *, timeout: float) -> Recording:
     """Record one run, and once more with the profiler on."""
-    return _run(Recording, model, settings, feeds, None, timeout)
+    return _run(Recording, model, settings, [feeds], None, timeout)
 
 
 def record_plan(
-    model: Path, settings: LoadSettings, feeds: SavedFeeds, *, seconds: float, timeout: float
+    model: Path, settings: LoadSettings, feeds: Sequence[SavedFeeds], *, seconds: float, timeout: float
 ) -> Mapping[str, Any]:
-    """Record one run, and search for a plan of it for so long: a document for `plans` of a planned session."""
+    """Record runs with inputs of the same shapes, and search for a plan of what they have in common for so long.
+
+    It is a document for `plans` of a planned session.
+    """
     return _run(dict[str, Any], model, settings, feeds, seconds, timeout)
 
 
 def _run(
-    kind: type[_Answer], model: Path, settings: LoadSettings, feeds: SavedFeeds, seconds: float | None, timeout: float
+    kind: type[_Answer],
+    model: Path,
+    settings: LoadSettings,
+    feeds: Sequence[SavedFeeds],
+    seconds: float | None,
+    timeout: float,
 ) -> _Answer:
     with temporary_folder() as folder:
-        task = RecordTask(model.absolute(), settings, tuple(feeds), folder, seconds)
+        task = RecordTask(model.absolute(), settings, tuple(map(tuple, feeds)), folder, seconds)
         ended = run_child("onnxmem.packing.recording", task, timeout=timeout)
     if ended.code:
         raise ModelError(
@@ -111,30 +120,31 @@ def _nodes(task: RecordTask, feeds: Mapping[str, Any], trace: Trace) -> Recordin
     return Recording(trace, tuple(kernel.name for kernel in kernels), scratch)
 
 
-def _plan(task: RecordTask, feeds: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+def _plan(task: RecordTask, runs: Sequence[Mapping[str, Any]], seconds: float) -> Mapping[str, Any]:
     from onnxmem.session.planned.pairs import NOTHING  # noqa: PLC0415
     from onnxmem.session.planned.plan_book import RunKey, solved  # noqa: PLC0415
     from onnxmem.session.planned.planner import sharer_of  # noqa: PLC0415
     from onnxmem.session.planned.source import look_at  # noqa: PLC0415
-    from onnxmem.session.planned.trace import record_nodes  # noqa: PLC0415
+    from onnxmem.session.planned.trace import record_all  # noqa: PLC0415
 
     options = _options(task)
-    trace, nodes = record_nodes(str(task.model), feeds, options)
+    nodes: list[Any] = []
+    traces = record_all(str(task.model), runs, options, nodes=nodes)
     sharer = sharer_of(options, look_at(task.model))
-    key = RunKey(tuple(sorted((name, array.shape) for name, array in feeds.items())), ())
-    return solved(key, trace, seconds=seconds, sharing=sharer.find(trace, nodes) if sharer else NOTHING)
+    key = RunKey(tuple(sorted((name, array.shape) for name, array in runs[0].items())), ())
+    return solved(key, traces, seconds=seconds, sharing=sharer.find(traces[0], nodes) if sharer else NOTHING)
 
 
 def _record(task: RecordTask) -> Recording | Mapping[str, Any]:
     """Runs in the child."""
     import numpy as np  # noqa: PLC0415
 
-    from onnxmem.session.planned.trace import record  # noqa: PLC0415
+    from onnxmem.session.planned.trace import record_all  # noqa: PLC0415
 
-    feeds = {name: np.load(path) for name, path in task.feeds}
+    runs = [{name: np.load(path) for name, path in feeds} for feeds in task.feeds]
     if task.seconds is not None:
-        return _plan(task, feeds, task.seconds)
-    return _nodes(task, feeds, record(str(task.model), feeds, _options(task)))
+        return _plan(task, runs, task.seconds)
+    return _nodes(task, runs[0], record_all(str(task.model), runs, _options(task))[0])
 
 
 def main() -> None:

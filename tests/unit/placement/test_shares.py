@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.placement_instances import random_buffers, sharing_run
 from onnxmem.errors import PlanError
 from onnxmem.placement import shares
 from onnxmem.placement.plan import Plan
@@ -192,3 +193,22 @@ def test_numbers_near_the_largest_do_not_overflow() -> None:
     buffers = [Buffer(str(i), 2 * i, 2 * i + 3, huge) for i in range(9)]
     problem = Problem.of(buffers, shares=[(i, i + 1) for i in range(8)])
     assert (problem.lower_bound, solve(problem, "best").peak) == (huge, huge)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_longer_runs_are_planned_at_their_bound(seed: int) -> None:
+    problem = sharing_run(250, seed)
+    plan = solve(problem, "best", time_limit=30.0)
+    assert plan.optimal and len(plan.shared) > 50
+    assert plan.peak <= problem.without_shares().lower_bound
+
+
+def test_the_same_seed_shares_the_same_places() -> None:
+    """Also where the search goes through many choices and proves nothing."""
+    buffers = random_buffers(100, 2, alive=12)
+    every = np.array([(b, a) for b in range(100) for a in range(100)])
+    possible = every[shares.allowed(buffers.lowers, buffers.uppers, buffers.sizes, every)]
+    problem = replace(buffers, shares=possible[::3])
+    plans = [solve(problem, "best", seed=3, threads=2, effort=0.1, time_limit=600.0) for _ in range(3)]
+    assert not plans[0].optimal and plans[0].peak < buffers.lower_bound
+    assert all(np.array_equal(plan.offsets, plans[0].offsets) for plan in plans)

@@ -22,8 +22,10 @@ Stage = Callable[[SearchState], None]
 
 # So many pairs at most are tried in all ways.
 _FEW = 16
-# The part of the remaining work that one choice gets; and one of many.
-_SHARE, _SMALL_SHARE = 0.5, 0.1
+# The part of the remaining work that the first choice gets; that one of few gets, and one of many.
+_SHARE, _MIDDLE_SHARE, _SMALL_SHARE = 0.5, 0.25, 0.1
+# Peaks between the goal and the best plan so far, for which no more share than has to.
+_BETWEEN = (0.0, 0.5, 0.25, 0.75)
 
 
 def share_places(state: SearchState, begin: Stage, deepen: Stage) -> None:
@@ -50,8 +52,10 @@ class Sharing:
         # Never worse than without: as much work as there would be if nothing could share.
         if state.best is None or (state.best.peak > max(self.bound_apart, state.goal) and not state.interrupted):
             self.attempt(NO_PAIRS, 0)
-        if not state.over:
-            self.attempt(self.needed(most), _SHARE)
+        for part in _BETWEEN:
+            if not state.over and state.best is not None:
+                target = state.goal + int((state.best.peak - state.goal) * part)
+                self.attempt(self.needed(most, target), _MIDDLE_SHARE)
         if len(self.pairs) <= _FEW:
             lowest = self.all_choices(NO_PAIRS, self.pairs)
             state.bound = max(state.bound, min(lowest, state.best.peak if state.best else lowest))
@@ -105,10 +109,10 @@ class Sharing:
             state.work_left -= inner.work - inner.work_left if share else 0
             self.bounds[key] = inner.bound
 
-    def needed(self, used: Int64Array) -> Int64Array:
-        """Only those without which more would be live than has to be."""
+    def needed(self, used: Int64Array, target: int) -> Int64Array:
+        """Only those without which more than the target would be live, or than with all of them."""
         lowers, uppers, sizes = self.columns
-        target = max(self.bound_of(used), self.state.goal)
+        target = max(self.bound_of(used), target)
         weights = sizes[used[:, 1]].tolist()
         changes = [(int(lowers[a]), w) for a, w in zip(used[:, 1], weights, strict=True)]
         changes += [(int(uppers[b]), -w) for b, w in zip(used[:, 0], weights, strict=True)]

@@ -7,9 +7,12 @@ all is recorded once more: perhaps another release or machine made it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from onnxmem._native import arena as native
 from onnxmem.session.planned.placing import Placement, follow, place
@@ -84,6 +87,29 @@ class Followed(NamedTuple):
     placement: Placement
     tape: native.Tape | None
     reason: str
+
+
+def in_common(traces: Sequence[Trace]) -> tuple[Trace, int | None]:
+    """What several runs of one shape have in common, to be planned; and where to cut, if they go apart at some step.
+
+    Buffers that are not always of the same size are left out. What is hardly a part of the largest run is not worth a
+    cut: then that run is planned as it is.
+    """
+    largest = max(traces, key=lambda trace: trace.bound())
+    calls, cut = largest.calls, largest.steps
+    for other in traces:
+        both = min(cut, other.steps)
+        differ = np.flatnonzero(calls[:both] != other.calls[:both])
+        cut = int(differ[0]) if len(differ) else both
+    whole = all(trace.steps == cut for trace in traces)
+    part = largest if whole else largest.prefix(cut)
+    if part.bound() < _WORTHWHILE * largest.bound():
+        return largest, None
+    sizes = np.array([trace.sizes[: len(part)] for trace in traces])
+    steps = part.lowers[(sizes != sizes[0]).any(axis=0)]
+    for step in steps if len(steps) <= _LEFT_OUT else ():
+        part = part.without(int(step))
+    return part, None if whole else cut
 
 
 def apply(advice: Advice, conduct: Conduct, trace: Trace, before: Placement, guard: int) -> Followed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
-from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply
+from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply, in_common
 from onnxmem.session.planned.pairs import NOTHING, Sharing, Trust
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.trace import OUTLIVES, Trace
@@ -297,18 +297,20 @@ class PlanBook:
             self._shapes.popitem(last=False)
 
 
-def solved(key: RunKey, trace: Trace, *, seconds: float, sharing: Sharing = NOTHING) -> dict[str, Any]:
-    """A plan as `documents` writes it, searched for longer than a caller's first run may wait.
+def solved(key: RunKey, traces: Sequence[Trace], *, seconds: float, sharing: Sharing = NOTHING) -> dict[str, Any]:
+    """A plan as `documents` writes it, of what several runs have in common; searched for longer than a run may wait.
 
-    And another one in which buffers share places, for those sessions that may.
+    And another one in which buffers share places, for those sessions that may. `sharing` is about the first trace.
     """
+    trace, cut = in_common(traces)
     placement = place(trace, seconds=seconds, worthwhile=0)
-    document = _document(key, placement, follow(trace, placement))
-    shared = place(trace, seconds=seconds, worthwhile=0, pairs=sharing.pairs) if sharing else placement
+    document = _document(key, placement, follow(trace, placement, cut=cut))
+    if not sharing or cut is not None or trace != traces[0]:
+        return document
+    shared = place(trace, seconds=seconds, worthwhile=0, pairs=sharing.pairs)
     if not len(shared.shared):
         return document
-    plan = _plan_document(shared, follow(trace, shared))
-    return {**document, "sharing": {**sharing.document(), **plan}}
+    return {**document, "sharing": {**sharing.document(), **_plan_document(shared, follow(trace, shared))}}
 
 
 def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str, Any]:
@@ -350,6 +352,7 @@ def _read(document: Mapping[str, Any], guard: int, allowed: Callable[[Sharing], 
     placement = replace(placement, peak=tape.peak, saved=max(0, trace.bound() - tape.peak) if len(used) else 0)
     if guard:
         # Guards need room that the file's plan does not have.
-        placement = place(trace, guard=guard, pairs=pairs)
-        tape = follow(trace, placement, guard=guard)
+        whole = trace.ended(offsets >= 0)
+        placement = place(whole, guard=guard, pairs=pairs)
+        tape = follow(whole, placement, guard=guard, cut=trace.steps if tape.cut else None)
     return ShapePlan(key, placement, tape, sharing=sharing)

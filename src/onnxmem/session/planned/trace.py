@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +20,7 @@ from onnxmem.placement.shares import NO_PAIRS, live_bytes, savings, within
 from onnxmem.session.options import silent
 
 if TYPE_CHECKING:
-    from onnxmem.session.planned.profile import NodeCalls
+    from onnxmem.session.planned.profile import NodeCalls, Profile
 
 ALIGNMENT = 64
 OUTLIVES = -1
@@ -113,6 +113,14 @@ class Trace(Record):
         changes[self.uppers[rows]] = -sizes  # every step is one call, so nothing is overwritten
         return int(np.cumsum(changes).max(initial=0))
 
+    @property
+    def calls(self) -> Int64Array:
+        """Which buffer each call was about, by its row, counted from 1; negative where it was freed."""
+        calls, ends = np.zeros(self.steps, np.int64), self.inside
+        calls[self.lowers] = np.arange(1, len(self) + 1)
+        calls[self.uppers[ends]] = -1 - ends
+        return calls
+
     def prefix(self, step: int) -> Trace:
         """The part before a step, in which whatever is alive at its end stays alive until then."""
         rows = self.lowers < step
@@ -147,18 +155,21 @@ def record(
     model: str | bytes, feeds: Mapping[str, Any], options: Any = None, *, time_limit: float | None = None
 ) -> Trace:
     """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
-    return record_nodes(model, feeds, options, time_limit=time_limit, nodes=False)[0]
+    return record_all(model, [feeds], options, time_limit=time_limit)[0]
 
 
-def record_nodes(
+def record_all(
     model: str | bytes,
-    feeds: Mapping[str, Any],
+    runs: Iterable[Mapping[str, Any]],
     options: Any = None,
     *,
     time_limit: float | None = None,
-    nodes: bool = True,
-) -> tuple[Trace, list[NodeCalls]]:
-    """The same, and which of it is which node's, as far as ONNX Runtime says so."""
+    nodes: list[NodeCalls] | None = None,
+) -> list[Trace]:
+    """The same of several runs of one session, each with its feeds.
+
+    `nodes` are told which calls of the first run are which node's, as far as ONNX Runtime says so.
+    """
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
@@ -167,7 +178,7 @@ def record_nodes(
     how = silent(onnxruntime.RunOptions())
     try:
         options = options or silent(onnxruntime.SessionOptions())
-        with made_for_plans(options), profiled(options) if nodes else nullcontext(lambda: None) as profile:
+        with made_for_plans(options), profiled(options) if nodes is not None else nullcontext(lambda: None) as profile:
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
         marked = profile()
         # Nothing but this ends a run within this process.
@@ -175,16 +186,9 @@ def record_nodes(
         alarm.daemon = True
         if time_limit is not None:
             alarm.start()
-        native.begin_record(limited=False)
-        if marked is not None:
-            native.mark_as(marked.new_token())
-        outputs = None
         try:
-            # Kept until the recording ends: an output is what outlives the run.
-            outputs = session.run(None, feeds, how)
+            recorded = [_recorded(session, feeds, how, None if k else marked) for k, feeds in enumerate(runs)]
         finally:
-            result = native.end_run()
-            del outputs
             alarm.cancel()
     except RuntimeUnsupported:
         raise
@@ -192,9 +196,24 @@ def record_nodes(
         if time_limit is not None and how.terminate:
             raise ModelError("the run was not done within its time limit") from error
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
-    if not isinstance(result, native.Recorded) or not result.complete:
+    if any(result is None for result in recorded):
         raise ModelError("there was no memory to write down what the model asks for")
-    if marked is None:
-        return Trace.recorded(result), []
-    session.end_profiling()
-    return Trace.recorded(result), marked.nodes(result.marks)
+    if nodes is not None and marked is not None and recorded[0] is not None:
+        nodes += marked.nodes(recorded[0].marks)
+    return [Trace.recorded(result) for result in recorded if result is not None]
+
+
+def _recorded(session: Any, feeds: Mapping[str, Any], how: Any, marked: Profile | None) -> native.Recorded | None:
+    native.begin_record(limited=False)
+    if marked is not None:
+        native.mark_as(marked.new_token())
+    outputs = None
+    try:
+        # Kept until the recording ends: an output is what outlives the run.
+        outputs = session.run(None, feeds, how)
+    finally:
+        result = native.end_run()
+        del outputs
+    if marked is not None:
+        session.end_profiling()
+    return result if isinstance(result, native.Recorded) and result.complete else None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from onnxmem.session.memory import Deviation, DeviationKind
-from onnxmem.session.planned.adapting import Advice, Change, Conduct, adapt, apply
+from onnxmem.session.planned.adapting import Advice, Change, Conduct, adapt, apply, in_common
 from onnxmem.session.planned.placing import place
-from onnxmem.session.planned.trace import Trace
+from onnxmem.session.planned.trace import OUTLIVES, Trace
 
 FITTED = Conduct(fitted=True)
 
@@ -114,3 +114,33 @@ def test_a_second_cut_keeps_the_places_of_what_was_alive_at_the_first(trace: Tra
     assert tape is not None
     assert placement.offsets.tolist() == [0, 0, 0]  # the third has no end any more
     assert tape.peak == 1024
+
+
+def made(*rows: tuple[int, int, int]) -> Trace:
+    return Trace(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
+
+
+def test_runs_that_are_the_same_have_everything_in_common(trace: Trace) -> None:
+    part, cut = in_common([trace, trace, trace])
+    assert part == trace and cut is None
+
+
+def test_what_is_not_always_of_the_same_size_is_left_out() -> None:
+    runs = [made((1024, 0, 1), (size, 2, 4), (4096, 3, 5)) for size in (512, 2048, 64)]
+    part, cut = in_common(runs)
+    assert cut is None
+    assert part.sizes.tolist() == [1024, 0, 4096] and part.uppers.tolist() == [1, OUTLIVES, 5]
+
+
+def test_runs_that_go_apart_are_planned_as_far_as_they_go_together() -> None:
+    rows = (4096, 0, 3), (4096, 1, 2)
+    short, long = made(*rows, (64, 4, 5)), made(*rows, (64, 4, 6), (64, 5, 7))
+    for runs in ([short, long], [long, short]):
+        part, cut = in_common(runs)
+        assert cut == 5
+        assert part.bound() == 8192 and len(part) == 3
+    # What they have in common is nearly nothing: the larger one is planned.
+    small, large = made((64, 0, 1)), made((64, 0, 2), (4096, 1, 3))
+    assert in_common([small, large]) == (large, None)
+    # The one ends where the other goes on.
+    assert in_common([made(*rows), short])[1] == 4
