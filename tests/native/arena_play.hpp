@@ -96,4 +96,6 @@ inline Replayed replay(const Tape& tape, Pool& pool, const std::vector<Call>& ca
   return result;
 }
 
+void test_shared_places();  // arena_shared.cpp
+
 }  // namespace onnxmem::arena

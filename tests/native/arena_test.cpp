@@ -318,6 +318,7 @@ int main(int count, char**) {
   test_recycler();
   test_wrong_tapes();
   test_replay_and_deviations();
+  test_shared_places();
   test_recording_in_a_region();
   test_overrun_is_seen();
   test_escape();

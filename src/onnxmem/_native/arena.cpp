@@ -44,11 +44,12 @@ nb::object array(std::vector<std::int64_t> values) {
 // A trace for Python, column by column; without any, if so many calls were made that writing them down was given up.
 struct Recorded {
   bool complete;
+  std::int64_t marks;
   nb::object sizes, lowers, uppers;
 };
 
-Recorded recorded(Trace trace) {
-  return {true, array(std::move(trace.sizes)), array(std::move(trace.lowers)), array(std::move(trace.uppers))};
+Recorded recorded(Trace trace, std::int64_t marks = 0) {
+  return {true, marks, array(std::move(trace.sizes)), array(std::move(trace.lowers)), array(std::move(trace.uppers))};
 }
 
 struct HeapStats {
@@ -132,7 +133,8 @@ nb::object end_run() {
       heap().trim();  // what did not fit into the region; later outputs do not need so much
     }
     const nb::object none = nb::none();
-    return nb::cast(recording->complete() ? recorded(recording->trace()) : Recorded{false, none, none, none});
+    return nb::cast(recording->complete() ? recorded(recording->trace(), recording->marks)
+                                          : Recorded{false, 0, none, none, none});
   }
   auto* replaying = dynamic_cast<ReplayingRun*>(item.run.get());
   if (replaying == nullptr) return nb::none();
@@ -162,15 +164,17 @@ void make_tape_and_pool(nb::module_& module) {
       .def(
           "__init__",
           [](Tape* self, const Column& sizes, const Column& lowers, const Column& uppers, const Column& offsets,
-             std::size_t guard, bool cut) {
-            new (self) Tape({values(sizes), values(lowers), values(uppers)}, values(offsets), guard, cut);
+             std::size_t guard, bool cut, const std::optional<Column>& over) {
+            new (self) Tape({values(sizes), values(lowers), values(uppers)}, values(offsets), guard, cut,
+                            over ? values(*over) : std::vector<std::int64_t>{});
           },
           nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("offsets"), nb::arg("guard") = 0,
-          nb::arg("cut") = false)
+          nb::arg("cut") = false, nb::arg("over") = nb::none())
       .def_prop_ro("peak", &Tape::peak)
       .def_prop_ro("cut", &Tape::cut)
       .def_prop_ro("steps", [](const Tape& tape) { return tape.events().size(); })
       .def_prop_ro("offsets", [](const Tape& tape) { return array(tape.offsets()); })
+      .def_prop_ro("over", [](const Tape& tape) { return array(tape.over()); })
       .def_prop_ro("trace", [](const Tape& tape) { return recorded(tape.trace()); });
 
   nb::class_<PoolStats>(module, "PoolStats")
@@ -195,6 +199,7 @@ void make_tape_and_pool(nb::module_& module) {
 void make_results(nb::module_& module) {
   nb::class_<Recorded>(module, "Recorded")
       .def_ro("complete", &Recorded::complete)
+      .def_ro("marks", &Recorded::marks)
       .def_ro("sizes", &Recorded::sizes)
       .def_ro("lowers", &Recorded::lowers)
       .def_ro("uppers", &Recorded::uppers);
@@ -252,6 +257,7 @@ NB_MODULE(arena, module) {
   module.def("begin_record", &begin_record, nb::arg("limited") = true);
   module.def("begin_record_inside", &begin_record_inside, nb::arg("pool"), nb::arg("size"), nb::arg("outlasting"));
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
+  module.def("mark_as", &mark_as, nb::arg("token"));
   module.def("end_run", &end_run);
   module.def("heap_stats", &heap_stats);
   module.def("trim_heap", &trim_heap);

@@ -19,12 +19,25 @@ bool LiveSet::add(const Interval& interval) {
   return true;
 }
 
-std::optional<Interval> LiveSet::remove(std::size_t start) {
+std::vector<Interval>::iterator LiveSet::at(std::size_t start) {
   const auto found = std::lower_bound(intervals_.begin(), intervals_.end(), start,
                                       [](const Interval& each, std::size_t at) { return each.start < at; });
-  if (found == intervals_.end() || found->start != start) return std::nullopt;
+  return found != intervals_.end() && found->start == start ? found : intervals_.end();
+}
+
+bool LiveSet::pass_on(std::size_t start, std::size_t size) {
+  const auto found = at(start);
+  if (found == intervals_.end() || found->size != size || found->holders != 1) return false;
+  ++found->holders;
+  return true;
+}
+
+std::optional<Interval> LiveSet::remove(std::size_t start) {
+  const auto found = at(start);
+  if (found == intervals_.end()) return std::nullopt;
+  --found->holders;
   const Interval interval = *found;
-  intervals_.erase(found);
+  if (interval.holders == 0) intervals_.erase(found);
   return interval;
 }
 

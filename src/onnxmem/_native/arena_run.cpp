@@ -84,9 +84,11 @@ void ReplayingRun::deviate(DeviationKind kind, std::size_t expected, std::size_t
 void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
   const std::size_t start = static_cast<std::size_t>(tape_.offset_of(buffer));
   const std::size_t padded = start + footprint(size), end = padded + tape_.guard();
+  const bool takes_over = tape_.takes_over(buffer);
   bool free = false;
   try {
-    free = end <= region_.capacity() && region_.live.add({start, end, size});
+    free = end <= region_.capacity() &&
+           (takes_over ? region_.live.pass_on(start, size) : region_.live.add({start, end, size}));
   } catch (...) {}
   if (!free) {
     // Cannot be while every call is the recorded one: the tape was checked. Were it so, any other place is still right.
@@ -95,7 +97,7 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
   }
   ++step_;
   region_.touch(start, end);
-  if (tape_.guard() != 0) std::memset(region_.base() + start + size, kGuard, end - start - size);
+  if (tape_.guard() != 0 && !takes_over) std::memset(region_.base() + start + size, kGuard, end - start - size);
   return region_.base() + start;
 }
 
@@ -150,7 +152,7 @@ bool ReplayingRun::release(void* p) noexcept {
     unknown.fetch_add(1, std::memory_order_relaxed);  // freed twice, or not the beginning of a buffer
     return true;
   }
-  if (tape_.guard() != 0) {
+  if (tape_.guard() != 0 && freed->holders == 0) {
     if (!intact(region_.base() + start + freed->size, freed->end - start - freed->size)) ++overruns_;
     std::memset(p, kFreed, freed->size);
   }
@@ -197,6 +199,15 @@ void release(void* p) noexcept {
   } catch (...) {}
   // Neither ours nor anyone's we know: doing nothing is the one thing that cannot be wrong twice.
   unknown.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::optional<Mark> mark() noexcept {
+  if (current == nullptr || current->token == 0) return std::nullopt;
+  return Mark{current->token, current->calls(), ++current->marks};
+}
+
+void mark_as(std::int64_t token) {
+  if (current != nullptr) current->token = token;
 }
 
 std::uint64_t unknown_frees() { return unknown.load(std::memory_order_relaxed); }

@@ -42,8 +42,11 @@ class Run {
   virtual ~Run() = default;
   virtual void* allocate(std::size_t size) noexcept = 0;
   virtual bool release(void* p) noexcept = 0;  // false: not this run's business
+  virtual std::int64_t calls() const { return 0; }
 
   Run* outer = nullptr;
+  std::int64_t token = 0;  // what marks of this run are known by; 0: nobody asks for any
+  std::int64_t marks = 0;
 };
 
 // Served from the heap, nothing noted.
@@ -64,6 +67,7 @@ class RecordingRun final : public Run {
       : limited_(limited), region_(region), outlasting_(std::move(outlasting)) {}
   void* allocate(std::size_t size) noexcept override;
   bool release(void* p) noexcept override;
+  std::int64_t calls() const override { return recorder_.calls(); }
   Trace trace() const { return recorder_.trace(); }
   bool complete() const { return complete_; }
 
@@ -112,6 +116,14 @@ void end(Run& run);
 void* allocate(std::size_t size) noexcept;
 void release(void* p) noexcept;
 std::uint64_t unknown_frees();
+
+// How far the calling thread's run has come; ONNX Runtime asks at the beginning and at the end of each node while it
+// profiles, and writes the answers down with the node's name.
+struct Mark {
+  std::int64_t token, calls, number;  // of the run; calls noted so far; how many times it was asked
+};
+std::optional<Mark> mark() noexcept;
+void mark_as(std::int64_t token);  // answer for the calling thread's run, and with this token
 
 // Make fork() safe; once per process.
 void watch_forks();

@@ -82,14 +82,32 @@ std::vector<Event> in_order(const Trace& trace) {
 
 }  // namespace
 
-Tape::Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut)
-    : sizes_(trace.sizes), offsets_(std::move(offsets)), guard_(footprint(guard)), cut_(cut), events_(in_order(trace)) {
+Tape::Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut,
+           std::vector<std::int64_t> over)
+    : sizes_(trace.sizes), offsets_(std::move(offsets)), over_(std::move(over)), guard_(footprint(guard)), cut_(cut),
+      events_(in_order(trace)) {
   if (offsets_.size() != sizes_.size()) throw std::invalid_argument("columns of different length");
   for (std::size_t i = 0; i < sizes_.size(); ++i)
     if (sizes_[i] == 0 && (offsets_[i] >= 0 || trace.uppers[i] != -1))
       throw std::invalid_argument("a buffer of any size has a place or an end");
+  check_sharing(trace);
   check_placement();
   plan_hand_overs();
+}
+
+void Tape::check_sharing(const Trace& trace) const {
+  if (over_.empty()) return;
+  if (over_.size() != sizes_.size()) throw std::invalid_argument("columns of different length");
+  for (std::size_t after = 0; after < over_.size(); ++after) {
+    if (over_[after] < 0) continue;
+    const std::size_t before = static_cast<std::size_t>(over_[after]);
+    if (before >= sizes_.size()) throw std::invalid_argument("a buffer over one that is not there");
+    if (offsets_[after] < 0 || offsets_[after] != offsets_[before] || sizes_[after] != sizes_[before])
+      throw std::invalid_argument("a buffer over one of another place or size");
+    const std::int64_t begin = trace.lowers[after], freed = trace.uppers[before], end = trace.uppers[after];
+    if (trace.lowers[before] >= begin || freed <= begin || (end != -1 && end <= freed))
+      throw std::invalid_argument("a buffer over one that does not end in it");
+  }
 }
 
 Trace Tape::trace() const {
@@ -129,7 +147,9 @@ void Tape::check_placement() {
     if (start % kAlignment != 0) throw std::invalid_argument("an offset is not aligned");
     if (bytes > std::numeric_limits<std::int64_t>::max() - guard_ - start)
       throw std::invalid_argument("a buffer passes the end of memory");
-    if (!live.add({start, start + bytes + guard_, size_of(event.buffer)}))
+    // Whose place it is was checked: of equal offset, alive now, and alone there.
+    if (takes_over(event.buffer) ? !live.pass_on(start, size_of(event.buffer))
+                                 : !live.add({start, start + bytes + guard_, size_of(event.buffer)}))
       throw std::invalid_argument("two live buffers overlap");
     peak_ = std::max(peak_, start + bytes + guard_);
   }

@@ -23,6 +23,7 @@ class Recorder {
   void freed(void* block) noexcept;
   void forget() noexcept;
   std::size_t count() const { return rows_.size(); }
+  std::int64_t calls() const { return clock_; }
   std::int64_t live() const { return live_; }
   std::int64_t peak() const { return peak_; }
 
@@ -62,14 +63,19 @@ constexpr std::size_t kHandedFrom = std::size_t{128} << 10;
 class Tape {
  public:
   // An offset of -1 puts a buffer on the heap; there, a size of 0 stands for any size. `guard` bytes behind each placed
-  // buffer stay free. A `cut` tape may be followed by anything: it is the part of a run that is always the same. Throws
-  // std::invalid_argument unless offsets are aligned and no two live buffers share a byte.
-  Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut);
+  // buffer stay free. A `cut` tape may be followed by anything: it is the part of a run that is always the same.
+  // `over` says for each buffer over which other it is written, -1 for none: the place of that one, which is about to
+  // be freed, passes on to it. Empty: nothing shares. Throws std::invalid_argument unless offsets are aligned and no
+  // two live buffers share a byte but those.
+  Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut,
+       std::vector<std::int64_t> over = {});
 
   const std::vector<Event>& events() const { return events_; }
   std::size_t size_of(std::uint32_t buffer) const { return static_cast<std::size_t>(sizes_[buffer]); }
   std::int64_t offset_of(std::uint32_t buffer) const { return offsets_[buffer]; }
   const std::vector<std::int64_t>& offsets() const { return offsets_; }
+  bool takes_over(std::uint32_t buffer) const { return !over_.empty() && over_[buffer] >= 0; }
+  const std::vector<std::int64_t>& over() const { return over_; }
   Trace trace() const;
   std::size_t guard() const { return guard_; }
   bool cut() const { return cut_; }
@@ -77,10 +83,11 @@ class Tape {
   const std::vector<Pages>* pages_for(std::uint32_t buffer) const;  // null if there are none
 
  private:
+  void check_sharing(const Trace& trace) const;
   void check_placement();
   void plan_hand_overs();
 
-  std::vector<std::int64_t> sizes_, offsets_;
+  std::vector<std::int64_t> sizes_, offsets_, over_;
   std::size_t guard_;
   bool cut_;
   std::vector<Event> events_;

@@ -307,8 +307,8 @@ def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[Packe
     return tuple(
         PackedPlan(
             inputs={name: tuple(dims) for name, dims in plan["inputs"]},
-            peak_bytes=plan["peak_bytes"],
-            lower_bound_bytes=plan["lower_bound_bytes"],
+            peak_bytes=plan.get("sharing", plan)["peak_bytes"],
+            lower_bound_bytes=plan.get("sharing", plan)["lower_bound_bytes"],
         )
         for plan in plans
     )

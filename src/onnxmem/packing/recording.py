@@ -120,11 +120,19 @@ def _nodes(task: RecordTask, feeds: Mapping[str, Any], trace: Trace) -> Recordin
     return Recording(trace, tuple(kernel.name for kernel in kernels), scratch)
 
 
-def _plan(feeds: Mapping[str, Any], traces: Sequence[Trace], seconds: float) -> Mapping[str, Any]:
+def _plan(task: RecordTask, runs: Sequence[Mapping[str, Any]], seconds: float) -> Mapping[str, Any]:
+    from onnxmem.session.planned.pairs import NOTHING  # noqa: PLC0415
     from onnxmem.session.planned.plan_book import RunKey, solved  # noqa: PLC0415
+    from onnxmem.session.planned.planner import sharer_of  # noqa: PLC0415
+    from onnxmem.session.planned.source import look_at  # noqa: PLC0415
+    from onnxmem.session.planned.trace import record_all  # noqa: PLC0415
 
-    key = RunKey(tuple(sorted((name, array.shape) for name, array in feeds.items())), ())
-    return solved(key, traces, seconds=seconds)
+    options = _options(task)
+    nodes: list[Any] = []
+    traces = record_all(str(task.model), runs, options, nodes=nodes)
+    sharer = sharer_of(options, look_at(task.model))
+    key = RunKey(tuple(sorted((name, array.shape) for name, array in runs[0].items())), ())
+    return solved(key, traces, seconds=seconds, sharing=sharer.find(traces[0], nodes) if sharer else NOTHING)
 
 
 def _record(task: RecordTask) -> Recording | Mapping[str, Any]:
@@ -134,8 +142,9 @@ def _record(task: RecordTask) -> Recording | Mapping[str, Any]:
     from onnxmem.session.planned.trace import record_all  # noqa: PLC0415
 
     runs = [{name: np.load(path) for name, path in feeds} for feeds in task.feeds]
-    traces = record_all(str(task.model), runs, _options(task))
-    return _nodes(task, runs[0], traces[0]) if task.seconds is None else _plan(runs[0], traces, task.seconds)
+    if task.seconds is not None:
+        return _plan(task, runs, task.seconds)
+    return _nodes(task, runs[0], record_all(str(task.model), runs, _options(task))[0])
 
 
 def main() -> None:

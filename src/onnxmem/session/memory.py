@@ -40,6 +40,10 @@ class ShapeMemory(Record):
     inputs: Mapping[str, tuple[int, ...]]
     arena_bytes: Bytes
     bound_bytes: Bytes = stored("lower_bound_bytes")
+    shared_places: int = 0
+    """How many buffers are written over another that dies."""
+    shared_bytes: int = 0
+    """How much less the plan takes for that: at the least, than the most that is alive at once."""
     optimal: bool
     replayed: int
     deviated: int
@@ -60,11 +64,17 @@ class SessionMemory(Record):
     """What the largest of its plans takes."""
     bound_bytes: Bytes = stored("lower_bound_bytes")
     """What is provably needed for the largest of its plans."""
+    shared_places: int = 0
+    """How many buffers of the largest of its plans are written over another that dies."""
+    shared_bytes: int = 0
+    """How much less that plan takes for it: at the least, than the most that is alive at once."""
     regions: int = 0
     runs_recorded: int = 0
     runs_replayed: int = 0
     runs_deviated: int = 0
     runs_from_heap: int = 0
+    runs_repeated: int = 0
+    """Runs that were done again, because they deviated and shared places."""
     waits: int = 0
     """How often a run had to wait for a region."""
     shapes_predicted: int = 0

@@ -28,6 +28,8 @@ class PlanningOptions:
     """After so many seconds without a run the arena's pages go back to the system; by default never."""
     huge_pages: bool | None = None
     """Whether the system is asked for large pages."""
+    sharing: bool | None = None
+    """Whether operators may write over an input that dies, where their kernels allow it; by default yes."""
     debug: bool | None = None
     """Whether freed memory is overwritten and the ends of buffers are watched."""
 

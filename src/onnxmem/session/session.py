@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # imported where something is planned, or is a package: it wo
     from onnxmem.session.package import Package
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
+    from onnxmem.session.planned.source import Source
     from onnxmem.session.planned.trace import Trace
 
 _PLANNED = "planned"
@@ -71,6 +72,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         plan_seconds: float | None = None,
         trim_after: float | None = None,
         huge_pages: bool | None = None,
+        sharing: bool | None = None,
         debug: bool | None = None,
         **kwargs: Any,
     ) -> None:
@@ -98,6 +100,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             self.package.check_here(onnxruntime.__version__)
             providers = _only_cpu(providers, self.package)
             path_or_bytes = self.package.model
+        self._source = _look_at(path_or_bytes) if self._to_be_planned and self._planning.sharing is not False else None
         with self._prepared(providers, from_bytes=isinstance(path_or_bytes, bytes)):
             super().__init__(path_or_bytes, self._options, providers, provider_options, **kwargs)
 
@@ -203,9 +206,13 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
             with applied(self._options, self._settings, {}):
                 self._unplanned = planned.why_unplannable(self._options, providers)
+                sharer = planned.sharer_of(self._options, self._source)
             if not self._unplanned:
-                planner = planned.Planner(self._planning)
-                while_made.enter_context(planned.made_for_plans(self._options))
+                # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
+                level = self._settings.get("graph_optimization_level")
+                packaged = self.package is not None and level == "ORT_DISABLE_ALL"
+                planner = planned.Planner(self._planning, sharer, packaged=packaged)
+                while_made.enter_context(planned.made_for_plans(self._options, planner))
                 return planner
         except ImportError as error:
             self._unplanned = f"the planner cannot be imported: {error}"
@@ -216,6 +223,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             text = f"this session is not planned, it runs as {self._mode.name}: {self._unplanned}"
             warnings.warn(text, RuntimeWarning, stacklevel=5)  # whoever makes the session
         return None
+
+
+def _look_at(model: str | bytes | os.PathLike[str]) -> Source:
+    from onnxmem.session.planned.source import look_at  # noqa: PLC0415  only planned sessions ask
+
+    return look_at(model)
 
 
 def _check_spelling(unknown: Iterable[str]) -> None:

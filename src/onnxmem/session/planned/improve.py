@@ -73,8 +73,8 @@ class _Job:
         if tape is None or not before.improvable:
             return True
         try:
-            trace = Trace.recorded(tape.trace).ended(tape.offsets >= 0)
-            after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed)
+            trace, pairs = Trace.recorded(tape.trace).ended(tape.offsets >= 0), shape.sharing.pairs
+            after = longer_search(trace, before, guard=book.guard, seconds=seconds, seed=seed, pairs=pairs)
         except OnnxmemError:
             return True
         if after is not before and book.improved(shape, tape, after):

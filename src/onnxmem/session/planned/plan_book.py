@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from onnxmem._native import arena as native
 from onnxmem.errors import PlanError
 from onnxmem.placement.problem import Int64Array
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply, in_common
+from onnxmem.session.planned.pairs import NOTHING, Sharing, Trust
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
@@ -57,11 +58,22 @@ class ShapePlan:
     predicted: bool = False
     """Whether nothing was recorded: formulas say what its runs ask for."""
     reason: str = ""
+    sharing: Sharing = NOTHING
+    """Which buffers may share places; which of them do, the placement says."""
     room: int = field(init=False)
     """What the whole run needed: buffers that are left out find pages there, and so does what comes after a cut."""
 
     def __post_init__(self) -> None:
         self.room = self.placement.peak
+
+    def trusts(self, tape: native.Tape, deviation: Deviation | None) -> bool:
+        """Whether a run that followed the tape is right: one that deviated may have shared what it must not."""
+        if deviation is None or not len(tape.over):
+            return True
+        if self.sharing.trust is Trust.ALL:
+            return False
+        before = tape.over[tape.over >= 0]
+        return deviation.step > int(tape.trace.uppers[before].max())
 
     @property
     def came_again(self) -> bool:
@@ -77,6 +89,7 @@ class Counts:
     runs_replayed: int = 0
     runs_deviated: int = 0
     runs_from_heap: int = 0
+    runs_repeated: int = 0
     overruns: int = 0
     shapes_predicted: int = 0
 
@@ -98,6 +111,7 @@ class PlanBook:
         self._shapes: OrderedDict[RunKey, ShapePlan] = OrderedDict()
         self._recorded_again: set[RunKey] = set()
         self._outlasting: Int64Array = np.empty(0, np.int64)
+        self._shared: tuple[Trace, Sharing] | None = None
 
     # What it says.
 
@@ -138,19 +152,27 @@ class PlanBook:
 
     def documents(self) -> list[dict[str, Any]]:
         """All plans as plain data, for a file."""
-        return [_document(shape.key, shape.placement, shape.tape) for shape in self.snapshot()[1] if shape.tape]
+        shapes = self.snapshot()[1]
+        return [_document(shape.key, shape.placement, shape.tape) for shape in shapes if shape.tape]
 
     # What it takes in.
 
-    def load(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Take plans that `documents` wrote: the first run of their shapes is already planned."""
+    def load(self, documents: Iterable[Mapping[str, Any]], *, allowed: Callable[[Sharing], bool] | None = None) -> None:
+        """Take plans that `documents` wrote: the first run of their shapes is already planned.
+
+        `allowed` says whether what they share may be shared here; without it, nothing is.
+        """
         for document in documents:
-            shape = _read(document, self.guard)
+            shape = _read(document, self.guard, allowed)
             with self.lock:
                 self._keep(shape)
+                if shape.sharing and self._shared is None and shape.tape is not None:
+                    self._shared = Trace.recorded(shape.tape.trace), shape.sharing
 
-    def recorded(self, key: RunKey, trace: Trace) -> ShapePlan:
-        """Take a new trace, with a plan that was found at once."""
+    def recorded(self, key: RunKey, trace: Trace, sharing: Sharing | None = None) -> ShapePlan:
+        """Take a new trace, with a plan that was found at once. `sharing` is known if the run was profiled."""
+        if sharing:
+            self._shared = trace, sharing
         shape = self._planned(key, trace)
         self._learn(key, trace)
         with self.lock:
@@ -195,8 +217,9 @@ class PlanBook:
         """With a plan that was found at once. A shape may never come again: a search is for those that need more room
         than there is, and a long one for those that will be remembered."""
         seconds = AT_ONCE / 10 if self.full else AT_ONCE
-        placement = place(trace, guard=self.guard, seconds=seconds, room=self.peak)
-        return ShapePlan(key, placement, follow(trace, placement, guard=self.guard))
+        sharing = self._shared[1].for_trace(self._shared[0], trace) if self._shared else NOTHING
+        placement = place(trace, guard=self.guard, seconds=seconds, room=self.peak, pairs=sharing.pairs)
+        return ShapePlan(key, placement, follow(trace, placement, guard=self.guard), sharing=sharing)
 
     def unfollowable(self, key: RunKey) -> None:
         """A run made so many calls for so little memory that following them would take more than it saves."""
@@ -207,7 +230,7 @@ class PlanBook:
 
     def improved(self, shape: ShapePlan, tape: native.Tape, better: Placement) -> bool:
         """Follow a better placement of a tape from the next run on; False if the shape follows another meanwhile."""
-        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut)
+        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut, better.over)
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
@@ -220,6 +243,22 @@ class PlanBook:
         with self.lock:
             self._counts.runs_from_heap += from_heap
             self._counts.overruns += overruns
+
+    def unshare(self, shape: ShapePlan, tape: native.Tape, *, for_good: bool = False) -> None:
+        """A run that shared places is not to be trusted: it is done again, and this shape shares nothing any more.
+
+        Other shapes will not share what this one did, if it is `for_good`.
+        """
+        trace = Trace.recorded(tape.trace)
+        placement = place(trace, guard=self.guard)
+        new = follow(trace, placement, guard=self.guard)
+        with self.lock:
+            self._counts.runs_repeated += not for_good
+            if for_good:
+                self._shared = None
+            if shape.tape is tape:
+                shape.placement, shape.tape, shape.sharing = placement, new, NOTHING
+                shape.room = max(shape.room, placement.peak)
 
     def ran(self, shape: ShapePlan, deviation: Deviation | None) -> bool:
         """Count a replay that ended well or deviated, and adapt the plan if that is often so. True: it has none now."""
@@ -248,6 +287,7 @@ class PlanBook:
         after = apply(advice, conduct, Trace.recorded(tape.trace), before, self.guard)
         with self.lock:
             shape.placement, shape.tape, shape.reason = after
+            shape.sharing = NOTHING
         return after.tape is None
 
     def _keep(self, shape: ShapePlan) -> None:
@@ -257,40 +297,62 @@ class PlanBook:
             self._shapes.popitem(last=False)
 
 
-def solved(key: RunKey, traces: Sequence[Trace], *, seconds: float) -> dict[str, Any]:
-    """A plan as `documents` writes it, of what several runs have in common; searched for longer than a run may wait."""
+def solved(key: RunKey, traces: Sequence[Trace], *, seconds: float, sharing: Sharing = NOTHING) -> dict[str, Any]:
+    """A plan as `documents` writes it, of what several runs have in common; searched for longer than a run may wait.
+
+    And another one in which buffers share places, for those sessions that may. `sharing` is about the first trace.
+    """
     trace, cut = in_common(traces)
     placement = place(trace, seconds=seconds, worthwhile=0)
-    return _document(key, placement, follow(trace, placement, cut=cut))
+    document = _document(key, placement, follow(trace, placement, cut=cut))
+    if not sharing or cut is not None or trace != traces[0]:
+        return document
+    shared = place(trace, seconds=seconds, worthwhile=0, pairs=sharing.pairs)
+    if not len(shared.shared):
+        return document
+    return {**document, "sharing": {**sharing.document(), **_plan_document(shared, follow(trace, shared))}}
 
 
 def _document(key: RunKey, placement: Placement, tape: native.Tape) -> dict[str, Any]:
+    trace = Trace.recorded(tape.trace)
+    if len(placement.shared):
+        # Another session may run its nodes in another order: it could not tell which buffer is which.
+        placement = place(trace)
+        tape = follow(trace, placement)
     return {
         "inputs": [[name, list(dims)] for name, dims in key.inputs],
         "outputs": list(key.outputs),
         "bound": list(key.bound),
         "cut": tape.cut,
-        **Trace.recorded(tape.trace).document(),
-        "offsets": tape.offsets.tolist(),
-        "peak_bytes": tape.peak,
-        "lower_bound_bytes": placement.bound,
+        **trace.document(),
+        **_plan_document(placement, tape),
     }
 
 
-def _read(document: Mapping[str, Any], guard: int) -> ShapePlan:
+def _plan_document(placement: Placement, tape: native.Tape) -> dict[str, Any]:
+    return {"offsets": tape.offsets.tolist(), "peak_bytes": tape.peak, "lower_bound_bytes": placement.bound}
+
+
+def _read(document: Mapping[str, Any], guard: int, allowed: Callable[[Sharing], bool] | None) -> ShapePlan:
     try:
         inputs = tuple((str(name), tuple(map(int, dims))) for name, dims in document["inputs"])
         key = RunKey(inputs, tuple(map(str, document["outputs"])), tuple(map(str, document["bound"])))
-        trace, bound = Trace.from_document(document), int(document["lower_bound_bytes"])
-        offsets = np.asarray(document["offsets"], np.int64)
+        trace, cut = Trace.from_document(document), bool(document["cut"])
+        sharing = Sharing.from_document(document["sharing"]) if allowed and "sharing" in document else NOTHING
+        sharing = sharing if allowed and sharing and not cut and allowed(sharing) else NOTHING
+        plan = document["sharing"] if sharing else document
+        offsets = np.asarray(plan["offsets"], np.int64)
+        pairs = sharing.within(len(trace)).pairs
+        used = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]]
+        placement = Placement(offsets, 0, int(plan["lower_bound_bytes"]), shared=used)
         # The library checks every offset against every other: a file is not trusted.
-        tape = native.Tape(*trace.columns, offsets, 0, bool(document["cut"]))
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        tape = native.Tape(*trace.columns, offsets, 0, cut, placement.over)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlanError(f"this is not a plan that can be followed: {error}") from error
-    placement = Placement(offsets, tape.peak, bound)
+    placement = replace(placement, peak=tape.peak, saved=max(0, trace.bound() - tape.peak) if len(used) else 0)
     if guard:
         # Guards need room that the file's plan does not have.
         whole = trace.ended(offsets >= 0)
-        placement = place(whole, guard=guard)
+        placement = place(whole, guard=guard, pairs=pairs)
         tape = follow(whole, placement, guard=guard, cut=trace.steps if tape.cut else None)
-    return ShapePlan(key, placement, tape)
+    return ShapePlan(key, placement, tape, sharing=sharing)

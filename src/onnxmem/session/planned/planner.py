@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,19 +16,25 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from onnxmem._native import arena as native
+from onnxmem.placement.shares import Int64Array
 from onnxmem.session.modes import CPU, CPU_PROVIDERS, find_mode
 from onnxmem.session.options import applied, entries
 from onnxmem.session.planned import bridge
 from onnxmem.session.planned.arena import own_arena
 from onnxmem.session.planned.forks import GATE
-from onnxmem.session.planned.placing import warm_up
+from onnxmem.session.planned.pairs import Sharer
+from onnxmem.session.planned.placing import at_once, follow, warm_up
 from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
+from onnxmem.session.planned.source import Source
 from onnxmem.session.planned.trace import Trace
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:  # imported where somebody asks, or a run deviates: most sessions never do, and would be larger for it
     from onnxmem.session.memory import Deviation, SessionMemory, ShapeMemory
+
+if TYPE_CHECKING:
+    from onnxmem.session.planned.profile import NodeCalls, Profile
 
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
@@ -37,20 +44,33 @@ _SHRINK = "memory.enable_memory_arena_shrinkage"
 class Planner:
     """The plans of one session, and the arena they are in."""
 
-    def __init__(self, options: PlanningOptions) -> None:
+    def __init__(self, options: PlanningOptions, sharer: Sharer | None = None, *, packaged: bool = False) -> None:
+        """Without a sharer, no buffers share places. A model that is `packaged` runs its nodes in the same order in
+        every session, so that what a file says of them holds.
+        """
         self.arena = options.arena or own_arena(options.trim_after, bool(options.huge_pages))
         self.book = PlanBook(options.max_plans or 16, _GUARD if options.debug else 0)
         self._plan_seconds = 5.0 if options.plan_seconds is None else options.plan_seconds
+        self._sharer = sharer
+        # Held in the first run, so that there is one run in the profile.
+        self._first_run = threading.RLock()
+        self._profile: Profile | None = None
         _BOOKS.add(self.book)
-        self.book.load(options.plans or ())
+        plans = tuple(options.plans or ())
+        self.book.load(plans, allowed=sharer.allows if sharer and packaged else None)
+        self.wants_profile = sharer is not None and not plans
         warm_up()
+
+    def take_profile(self, profile: Profile | None) -> None:
+        """The profile of a session that has just been made, and has not run."""
+        self._profile = profile
 
     # What runs. `run` is onnxruntime's own, bound to the session: nothing else lies between the caller and it.
 
     def run(self, run: Callable[..., Any], output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run with feeds, which may be arrays or OrtValues."""
         placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
-        return placed(_key(output_names, feeds), run, output_names, feeds, run_options)
+        return placed(_key(output_names, feeds, run_options), run, output_names, feeds, run_options)
 
     def run_bound(self, run: Callable[..., Any], binding: Any, run_options: Any) -> None:
         """Run what is bound."""
@@ -76,6 +96,8 @@ class Planner:
             arena_bytes=pool.bytes,
             plan_bytes=largest.peak if largest else none,
             bound_bytes=largest.bound if largest else none,
+            shared_places=len(largest.shared) if largest else 0,
+            shared_bytes=largest.saved if largest else 0,
             regions=pool.regions,
             waits=pool.waits,
             **vars(counts),
@@ -101,6 +123,13 @@ class Planner:
 
     def _placed(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run inside the shape's plan, or record it if it has none."""
+        if self._profile is not None:
+            with self._first_run:
+                self._reconsider_profile(key, run)
+                return self._planned(key, run, *arguments)
+        return self._planned(key, run, *arguments)
+
+    def _planned(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         shape = self.book.find(key) or self.book.predict(key)
         if shape is None:
             return self._recorded(key, run, *arguments)
@@ -110,28 +139,38 @@ class Planner:
             return _inside(run, *arguments)
         if not native.begin_replay(tape, self.arena.pool):
             self.book.count(from_heap=1)
-        completed = False
+        outputs, failure = None, None
         GATE.enter()
         try:
             outputs = run(*arguments)
-            completed = True
+        except Exception as error:
+            failure = error
         finally:
             GATE.leave()
             result = native.end_run()
-            if isinstance(result, native.Replayed):
-                self.arena.used()
-                if result.overruns:
-                    self.book.count(overruns=result.overruns)
-                if completed:  # a run that failed says nothing about the plan
-                    if self.book.ran(shape, _deviation(result.deviation)):
-                        self.arena.needed(self.book, self.book.peak, for_good=True)
-                    if shape.came_again and shape.placement.improvable:
-                        self._improve(shape)
+            self.arena.used()
+        if isinstance(result, native.Replayed):
+            if result.overruns:
+                self.book.count(overruns=result.overruns)
+            deviation = _deviation(result.deviation)
+            if not shape.trusts(tape, deviation):
+                outputs = None  # which may be wrong, or failed for being wrong
+                self.book.unshare(shape, tape)
+                return self._planned(key, run, *arguments)
+            if failure is None:  # a run that failed says nothing about the plan
+                if self.book.ran(shape, deviation):
+                    self.arena.needed(self.book, self.book.peak, for_good=True)
+                if shape.came_again and shape.placement.improvable:
+                    self._improve(shape)
+        if failure is not None:
+            raise failure
         return outputs
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run without a plan, and make one of what the run asks for."""
         on_heap = not native.begin_record_inside(self.arena.pool, *self.book.expected())
+        if self._profile is not None:
+            native.mark_as(self._profile.new_token())
         completed = False
         try:
             outputs = _inside(run, *arguments)
@@ -141,7 +180,9 @@ class Planner:
             if on_heap:
                 native.trim_heap()  # what the run left there is not to lie beside what the search takes
             if completed and isinstance(result, native.Recorded):
-                self._solve(key, result)
+                shape = self._solve(key, result, self._nodes(run, result))
+                if shape is not None and self.book.guard and outputs is not None:
+                    self._suspect(shape, run, *arguments)
             if on_heap:
                 native.trim_heap()
         return outputs
@@ -151,12 +192,51 @@ class Planner:
 
         improve(self.book, shape, self.arena, self._plan_seconds)
 
-    def _solve(self, key: RunKey, recorded: native.Recorded) -> None:
+    def _reconsider_profile(self, key: RunKey, run: Callable[..., Any]) -> None:
+        """End it before it has begun, if it would take more than is worth it."""
+        if self._profile and self._sharer and not self._sharer.source.worth_a_profile(dims for _, dims in key.inputs):
+            self._profile = None
+            onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
+
+    def _nodes(self, run: Callable[..., Any], recorded: native.Recorded) -> list[NodeCalls] | None:
+        """The nodes of the run that has just been recorded; None if it was not profiled."""
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return None
+        onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
+        return profile.nodes(recorded.marks) if recorded.complete else None
+
+    def _suspect(self, shape: ShapePlan, run: Callable[..., Any], *arguments: Any) -> None:
+        """Look whether sharing changes outputs; if it does, say where, and share nothing."""
+        if shape.tape is None or not len(shape.placement.shared):
+            return
+        from onnxmem.session.planned.suspicion import wrong_nodes  # noqa: PLC0415  only debugging needs it
+
+        trace = Trace.recorded(shape.tape.trace)
+
+        def run_with(pairs: Int64Array) -> Any:
+            placement = at_once(trace, self.book.guard, pairs)
+            native.begin_replay(follow(trace, placement, guard=self.book.guard), self.arena.pool)
+            try:
+                return _inside(run, *arguments)
+            finally:
+                native.end_run()
+
+        if wrong := wrong_nodes(run_with, shape.placement.shared, shape.sharing.nodes):
+            self.book.unshare(shape, shape.tape, for_good=True)
+            text = f"outputs change where this is written over its input: {', '.join(wrong)}; no places are shared"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def _solve(self, key: RunKey, recorded: native.Recorded, nodes: list[NodeCalls] | None) -> ShapePlan | None:
         if not recorded.complete:
             self.book.unfollowable(key)
-            return
-        self.book.recorded(key, Trace.recorded(recorded))
+            return None
+        trace, sharing = Trace.recorded(recorded), None
+        if nodes is not None and self._sharer is not None:
+            sharing = self._sharer.find(trace, nodes)
+        shape = self.book.recorded(key, trace, sharing)
         self.arena.needed(self.book, self.book.peak)
+        return shape
 
 
 def _inside(run: Callable[..., Any], *arguments: Any) -> Any:
@@ -220,14 +300,33 @@ os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager
-def made_for_plans(options: Any) -> Iterator[None]:
-    """Sessions made with these options in this block take their memory from us; RuntimeUnsupported, if they cannot."""
+def made_for_plans(options: Any, planner: Planner | None = None) -> Iterator[None]:
+    """Sessions made with these options in this block take their memory from us; RuntimeUnsupported, if they cannot.
+
+    The one that is made for `planner` is profiled as long as it has not run, if the planner wants that.
+    """
     with bridge.enlisted(), applied(options, find_mode("planned").options, {}):
         # An entry cannot be removed, and overwriting it is logged as a warning. It may stay: a stock session made with
         # it finds no allocator in the environment and takes its own.
         if entries(options, [_ENVIRONMENT]).get(_ENVIRONMENT) != "1":
             options.add_session_config_entry(_ENVIRONMENT, "1")
-        yield
+        if planner is None or not planner.wants_profile:
+            yield
+            return
+        from onnxmem.session.planned.profile import profiled  # noqa: PLC0415
+
+        with profiled(options) as profile:
+            yield
+        planner.take_profile(profile())
+
+
+def sharer_of(options: Any, source: Source | None) -> Sharer | None:
+    """What finds the buffers that may share places; None if none may, or if nobody can say which is which."""
+    # Whoever profiles for himself has the profile that would tell.
+    if source is None or not source.own_operators or options.enable_profiling:
+        return None
+    order = f"{options.graph_optimization_level.name} {getattr(options, 'execution_order', '')}"
+    return Sharer(threads=options.intra_op_num_threads, source=source, order=order)
 
 
 def why_unplannable(options: Any, providers: Any) -> str:
@@ -251,11 +350,13 @@ def _shrinks(run_options: Any) -> bool:
         return False  # it is not set
 
 
-def _key(output_names: Any, feeds: Mapping[str, Any]) -> RunKey:
+def _key(output_names: Any, feeds: Mapping[str, Any], run_options: Any) -> RunKey:
     shapes = [(name, _shape_of(value)) for name, value in feeds.items()]
     if len(shapes) > 1:
         shapes.sort()
-    return RunKey(tuple(shapes), tuple(output_names) if output_names else ())
+    # Then nodes are left out, and others come in their place.
+    partly = run_options is not None and run_options.only_execute_path_to_fetches
+    return RunKey(tuple(shapes), tuple(output_names) if output_names else (), ("partly",) if partly else ())
 
 
 def _binding_key(binding: Any) -> RunKey:
@@ -283,6 +384,8 @@ def _shape_memory(shape: ShapePlan) -> ShapeMemory:
         inputs=dict(shape.key.inputs),
         arena_bytes=placed.peak if placed else none,
         bound_bytes=placed.bound if placed else none,
+        shared_places=len(placed.shared) if placed else 0,
+        shared_bytes=placed.saved if placed else 0,
         optimal=placed is not None and placed.optimal,
         replayed=shape.replayed,
         deviated=shape.conduct.deviated,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,11 @@ from onnxmem._native import arena as native
 from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
+from onnxmem.placement.shares import NO_PAIRS, live_bytes, savings, within
 from onnxmem.session.options import silent
+
+if TYPE_CHECKING:
+    from onnxmem.session.planned.profile import NodeCalls, Profile
 
 ALIGNMENT = 64
 OUTLIVES = -1
@@ -72,18 +77,37 @@ class Trace(Record):
         padded: Int64Array = -(-self.sizes // ALIGNMENT) * ALIGNMENT + guard
         return padded
 
-    def problem(self, *, outputs: bool = False, guard: int = 0, rows: Int64Array | None = None) -> Problem:
-        """The placement problem: buffers that live within the run (or `rows`); with `outputs`, all of them."""
+    def problem(
+        self,
+        *,
+        outputs: bool = False,
+        guard: int = 0,
+        rows: Int64Array | None = None,
+        pairs: Int64Array = NO_PAIRS,
+    ) -> Problem:
+        """The placement problem: buffers that live within the run (or `rows`); with `outputs`, all of them.
+
+        `pairs` of rows (before, after) may share a place: see `sharing.py`.
+        """
         if rows is None:
             rows = np.arange(len(self)) if outputs else self.inside
         uppers = np.where(self.uppers == OUTLIVES, self.steps, self.uppers)[rows]
         sizes = (self.padded(guard) if guard else self.sizes)[rows]
-        return Problem(tuple(f"a{row}" for row in rows), self.lowers[rows], uppers, sizes, ALIGNMENT)
+        shares = within(pairs, rows, len(self)) if len(pairs) else pairs
+        names = tuple(f"a{row}" for row in rows)
+        return Problem(names, self.lowers[rows], uppers, sizes, ALIGNMENT, shares=shares)
 
-    def bound(self, guard: int = 0, rows: Int64Array | None = None) -> int:
-        """The most that is alive at once, of the buffers that live within the run (or of `rows`)."""
+    def bound(self, guard: int = 0, rows: Int64Array | None = None, pairs: Int64Array = NO_PAIRS) -> int:
+        """The most that is alive at once, of the buffers that live within the run (or of `rows`).
+
+        No plan takes less than that; one in which `pairs` of rows share places, less than what those leave of it.
+        """
         rows = self.inside if rows is None else rows
         sizes = self.padded(guard)[rows]
+        if len(pairs):
+            lowers, uppers = self.lowers[rows], self.uppers[rows]
+            saved = savings(lowers, uppers, sizes, within(pairs, rows, len(self)))
+            return int(live_bytes(lowers, uppers, sizes, saved)[1].max(initial=0))
         changes = np.zeros(self.steps + 1, np.int64)
         changes[self.lowers[rows]] = sizes
         changes[self.uppers[rows]] = -sizes  # every step is one call, so nothing is overwritten
@@ -135,25 +159,35 @@ def record(
 
 
 def record_all(
-    model: str | bytes, runs: Iterable[Mapping[str, Any]], options: Any = None, *, time_limit: float | None = None
+    model: str | bytes,
+    runs: Iterable[Mapping[str, Any]],
+    options: Any = None,
+    *,
+    time_limit: float | None = None,
+    nodes: list[NodeCalls] | None = None,
 ) -> list[Trace]:
-    """The same of several runs of one session, each with its feeds."""
+    """The same of several runs of one session, each with its feeds.
+
+    `nodes` are told which calls of the first run are which node's, as far as ONNX Runtime says so.
+    """
     import onnxruntime  # noqa: PLC0415
 
     from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
+    from onnxmem.session.planned.profile import profiled  # noqa: PLC0415
 
     how = silent(onnxruntime.RunOptions())
     try:
         options = options or silent(onnxruntime.SessionOptions())
-        with made_for_plans(options):
+        with made_for_plans(options), profiled(options) if nodes is not None else nullcontext(lambda: None) as profile:
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+        marked = profile()
         # Nothing but this ends a run within this process.
         alarm = threading.Timer(time_limit or 0.0, setattr, [how, "terminate", True])
         alarm.daemon = True
         if time_limit is not None:
             alarm.start()
         try:
-            recorded = [_recorded(session, feeds, how) for feeds in runs]
+            recorded = [_recorded(session, feeds, how, None if k else marked) for k, feeds in enumerate(runs)]
         finally:
             alarm.cancel()
     except RuntimeUnsupported:
@@ -164,11 +198,15 @@ def record_all(
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
     if any(result is None for result in recorded):
         raise ModelError("there was no memory to write down what the model asks for")
+    if nodes is not None and marked is not None and recorded[0] is not None:
+        nodes += marked.nodes(recorded[0].marks)
     return [Trace.recorded(result) for result in recorded if result is not None]
 
 
-def _recorded(session: Any, feeds: Mapping[str, Any], how: Any) -> native.Recorded | None:
+def _recorded(session: Any, feeds: Mapping[str, Any], how: Any, marked: Profile | None) -> native.Recorded | None:
     native.begin_record(limited=False)
+    if marked is not None:
+        native.mark_as(marked.new_token())
     outputs = None
     try:
         # Kept until the recording ends: an output is what outlives the run.
@@ -176,4 +214,6 @@ def _recorded(session: Any, feeds: Mapping[str, Any], how: Any) -> native.Record
     finally:
         result = native.end_run()
         del outputs
+    if marked is not None:
+        session.end_profiling()
     return result if isinstance(result, native.Recorded) and result.complete else None

@@ -161,3 +161,82 @@ def test_a_run_on_the_heap_has_no_result_and_ending_none_is_an_error() -> None:
     assert arena.end_run() is None
     with pytest.raises(RuntimeError, match="no run has begun"):
         arena.end_run()
+
+
+@st.composite
+def shared_runs(draw: st.DrawFn) -> tuple[Calls, list[int]]:
+    """Calls of a run in which buffers are written over others, which are freed right after; and over which."""
+    calls: Calls = []
+    alive: list[tuple[int, int]] = []
+    over: list[int] = []
+    for step in draw(st.lists(st.integers(0, 2**20), max_size=40)):
+        if not alive or step % 3 == 0:
+            alive.append((len(over), step % 5000 + 1))
+            calls.append(("alloc", alive[-1][1]))
+            over.append(-1)
+            continue
+        before, size = alive.pop(step % len(alive))
+        if step % 3 == 1:
+            calls.append(("alloc", size))
+            alive.append((len(over), size))
+            over.append(before)
+        calls.append(("free", before))
+    return calls + [("free", buffer) for buffer, _ in alive], over
+
+
+@given(shared_runs(), st.integers(0, 60), st.sampled_from([0, 64]))
+@hypothesis_settings(max_examples=150)
+def test_a_place_passes_on_and_is_free_when_nobody_holds_it(
+    shared: tuple[Calls, list[int]], until: int, guard: int
+) -> None:
+    """Against a slow reference: where each buffer is, who holds it, and what is in it."""
+    calls, over = shared
+    sizes, lowers, uppers = record(calls)
+    # Every place for itself, one after the other: what shares one has the same.
+    offsets = np.zeros(len(over), np.int64)
+    end = 0
+    for buffer, before in enumerate(over):
+        offsets[buffer] = end if before < 0 else offsets[before]
+        end += 0 if before >= 0 else -(-int(sizes[buffer]) // 64) * 64 + guard
+    tape = arena.Tape(sizes, lowers, uppers, offsets, guard, False, np.array(over, np.int64))
+    assert tape.over.tolist() == over
+    pool = arena.Pool(1, True, False)
+    arena.begin_replay(tape, pool)
+    addresses: dict[int, int] = {}
+    first: int | None = None
+    for step, (kind, value) in enumerate(calls):
+        if step == until:
+            break
+        if kind == "free":
+            arena.release(addresses.pop(value))
+            continue
+        number = int((lowers < step).sum())
+        addresses[number] = arena.allocate(value)
+        if first is None:
+            first = addresses[number] - int(offsets[number])
+        assert addresses[number] == first + offsets[number]
+        assert over[number] < 0 or addresses[number] == addresses[over[number]]
+    rest = list(addresses.values())
+    deviation = None
+    if until >= len(calls):
+        deviation = replayed().deviation
+    else:
+        # Whoever is left is freed in another order, and what is new lies beside them.
+        new = arena.allocate(5001)
+        assert all(new + 5001 <= low or low + 5000 <= new for low in rest) or new in rest
+        for address in [new, *reversed(rest)]:
+            arena.release(address)
+        replayed()
+    assert deviation is None
+    assert (pool.stats().escaped, pool.stats().lent) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("over", "problem"),
+    [([-1, -1], "overlap"), ([-1, 5], "not there"), ([1, -1], "does not end in it"), ([-1], "different length")],
+)
+def test_a_wrong_pair_is_refused(over: list[int], problem: str) -> None:
+    sizes, lowers, uppers, offsets = (np.array(c, np.int64) for c in ([64, 64], [0, 1], [2, 3], [0, 0]))
+    arena.Tape(sizes, lowers, uppers, offsets, over=np.array([-1, 0], np.int64))
+    with pytest.raises(ValueError, match=problem):
+        arena.Tape(sizes, lowers, uppers, offsets, over=np.array(over, np.int64))

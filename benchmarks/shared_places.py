@@ -1,0 +1,235 @@
+"""Random graphs over every rule for shared places: stock against planned, bit for bit, with the debug guards on.
+
+    python -m benchmarks.shared_places               10,000 graphs
+    python -m benchmarks.shared_places 200 --seed 7
+
+Elementwise operators with broadcasting, chains and diamonds, norms, the same tensor twice, tensors that are read again
+later, outputs that others read, views in between, operators that ONNX Runtime itself puts into their input, and some
+that must not share; 1 to 4 threads, all optimizations or none. Each graph runs on two sets of inputs, each one twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxmem import InferenceSession
+from onnxmem.session.planned import sharing, source
+
+Choose = Callable[[int], int]
+"""A number from 0 up to, not including, the one that is given."""
+
+BINARY = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "PRelu", "Mod")
+LOGICAL = ("And", "Or", "Xor")
+UNARY = (
+    "Abs", "Neg", "Ceil", "Floor", "Round", "Sqrt", "Reciprocal", "Exp", "Log", "Erf", "Sign", "Sin", "Cos", "Tan",
+    "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Gelu",
+)  # fmt: skip
+IN_PLACE = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "Softplus", "Softmax", "HardSigmoid")
+NORMS = ("LayerNormalization", "BatchNormalization", "InstanceNormalization")
+NEVER = ("MatMul", "MaxPool", "Conv", "Transpose", "CumSum")
+
+
+class Graph(NamedTuple):
+    """A model, inputs for two runs, and how to run it."""
+
+    model: bytes
+    feeds: tuple[dict[str, npt.NDArray[Any]], ...]
+    threads: int
+    level: ort.GraphOptimizationLevel
+
+
+class Found(NamedTuple):
+    """What became of a graph."""
+
+    same: bool
+    shared_places: int
+    repeated: int
+
+
+class _Builder:
+    """A graph under construction: full-sized tensors, and masks of the same shape."""
+
+    def __init__(self, choose: Choose) -> None:
+        self.choose = choose
+        side = (4, 9, 16, 33, 64)[choose(5)]
+        self.shape = (1 + choose(2), (3, 8, 16)[choose(3)], side, side)
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.masks: list[str] = []
+        self.full = ["x", "y"]
+
+    def pick(self, names: list[str] | tuple[str, ...]) -> str:
+        # Mostly what was made last: chains are what shares.
+        last = len(names) - 1
+        return names[last] if self.choose(3) else names[self.choose(len(names))]
+
+    def add(self, op: str, inputs: list[str], **attributes: Any) -> str:
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], name=f"{op}_{name}", **attributes))
+        return name
+
+    def constant(self, shape: tuple[int, ...], dtype: Any = np.float32) -> str:
+        count = int(np.prod(shape))
+        values = (np.arange(count) * 37 % 101 / 60 + 0.3).astype(dtype).reshape(shape)
+        self.constants.append(numpy_helper.from_array(values, f"c{len(self.constants)}"))
+        return str(self.constants[-1].name)
+
+    def step(self) -> None:
+        kind = self.choose(12)
+        if kind < 5:
+            self.full.append(self.binary())
+        elif kind < 7:
+            self.full.append(self.add(UNARY[self.choose(len(UNARY))], [self.pick(self.full)]))
+        elif kind == 7:
+            self.full.append(self.add(IN_PLACE[self.choose(len(IN_PLACE))], [self.pick(self.full)]))
+        elif kind == 8:
+            self.full.append(self.norm(NORMS[self.choose(len(NORMS))]))
+        elif kind == 9:
+            self.full.append(self.never(NEVER[self.choose(len(NEVER))]))
+        elif kind == 10:
+            self.logic()
+        else:
+            self.view()
+
+    def binary(self) -> str:
+        op = BINARY[self.choose(len(BINARY))]
+        attributes = {"fmod": 1} if op == "Mod" else {}
+        one = self.pick(self.full)
+        batch, channels, height, width = self.shape
+        shapes = ((), (1,), (width,), (channels, 1, 1), (1, channels, 1, width), (batch, 1, height, 1))
+        kind = self.choose(3)
+        if kind == 0:
+            other = self.pick(self.full)
+        else:
+            other = one if kind == 1 and not self.choose(4) else self.constant(shapes[self.choose(len(shapes))])
+        swapped = other not in self.full and op != "PRelu" and self.choose(2)
+        return self.add(op, [other, one] if swapped else [one, other], **attributes)
+
+    def norm(self, op: str) -> str:
+        _, channels, _, width = self.shape
+        source = self.pick(self.full)
+        if op == "LayerNormalization":
+            return self.add(op, [source, self.constant((width,)), self.constant((width,))], axis=-1)
+        vectors = 4 if op == "BatchNormalization" else 2
+        return self.add(op, [source, *(self.constant((channels,)) for _ in range(vectors))])
+
+    def never(self, op: str) -> str:
+        _, channels, height, width = self.shape
+        source = self.pick(self.full)
+        if op == "MatMul":
+            return self.add(op, [source, self.constant((width, height))])
+        if op == "MaxPool":
+            return self.add(op, [source], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        if op == "Conv":
+            return self.add(op, [source, self.constant((channels, channels, 1, 1))])
+        if op == "CumSum":
+            self.constants.append(numpy_helper.from_array(np.array(2), f"c{len(self.constants)}"))
+            return self.add(op, [source, self.constants[-1].name])
+        return self.add(op, [source], perm=[0, 1, 3, 2])
+
+    def logic(self) -> None:
+        if not self.masks or not self.choose(3):
+            self.masks.append(self.add("Greater", [self.pick(self.full), self.pick(self.full)]))
+        elif self.choose(2):
+            self.masks.append(
+                self.add("Not", [self.pick(self.masks)])
+                if self.choose(2)
+                else self.add(LOGICAL[self.choose(3)], [self.pick(self.masks), self.pick(self.masks)])
+            )
+        else:
+            self.full.append(self.add("Where", [self.pick(self.masks), self.pick(self.full), self.pick(self.full)]))
+
+    def view(self) -> None:
+        flat, back = (f"c{len(self.constants) + k}" for k in range(2))
+        self.constants += [
+            numpy_helper.from_array(np.array([self.shape[0], -1]), flat),
+            numpy_helper.from_array(np.array(self.shape), back),
+        ]
+        inner = self.add("Reshape", [self.pick(self.full), flat])
+        if self.choose(2):
+            inner = self.add(UNARY[self.choose(len(UNARY))], [inner])
+        self.full.append(self.add("Reshape", [inner, back]))
+
+
+def build(choose: Choose) -> Graph:
+    """A graph, made of as many choices as it takes."""
+    builder = _Builder(choose)
+    for _ in range(3 + choose(14)):
+        builder.step()
+    made = [name for name in builder.full if name not in ("x", "y")] or [builder.add("Abs", ["x"])]
+    outputs = dict.fromkeys([made[-1], *(name for name in made if not choose(6))])
+    graph = helper.make_graph(
+        builder.nodes,
+        "random",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, builder.shape) for name in ("x", "y")],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, builder.shape) for name in outputs],
+        builder.constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    numbers = np.random.default_rng(choose(1000))
+    feeds = tuple(
+        {name: numbers.uniform(0.1, 1.9, builder.shape).astype(np.float32) for name in ("x", "y")} for _ in range(2)
+    )
+    levels = ort.GraphOptimizationLevel
+    level = (levels.ORT_ENABLE_ALL, levels.ORT_DISABLE_ALL, levels.ORT_ENABLE_EXTENDED)[choose(3)]
+    return Graph(model.SerializeToString(), feeds, 1 + choose(4), level)
+
+
+def compare(graph: Graph, *, debug: bool) -> Found:
+    """Run a graph as stock and as planned; a warning of the debug mode counts as a difference."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.graph_optimization_level = graph.threads, graph.level
+    options.log_severity_level = 4
+    stock = ort.InferenceSession(graph.model, options, ["CPUExecutionProvider"])
+    planned = InferenceSession(graph.model, options, ["CPUExecutionProvider"], debug=debug, plan_seconds=0)
+    same = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for feeds in graph.feeds:
+            wanted = [array.tobytes() for array in stock.run(None, feeds)]
+            for _ in range(2):
+                same &= [array.tobytes() for array in planned.run(None, feeds)] == wanted
+    memory = planned.memory
+    same &= not memory.overruns and not memory.runs_deviated
+    return Found(same, memory.shared_places, memory.runs_repeated)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shared_places", description=__doc__.splitlines()[0])
+    parser.add_argument("graphs", nargs="?", type=int, default=10_000, help="how many")
+    parser.add_argument("--seed", type=int, default=0, help="the first one")
+    arguments = parser.parse_args()
+    sharing.WORTHWHILE, source._PART = 1, 1e9  # every pair, however small
+    counts: Counter[str] = Counter()
+    started = told = time.monotonic()
+    for seed in range(arguments.seed, arguments.seed + arguments.graphs):
+        found = compare(build(random.Random(seed).randrange), debug=bool(seed % 2))
+        counts["graphs"] += 1
+        counts["with shared places"] += bool(found.shared_places)
+        counts["shared places"] += found.shared_places
+        counts["runs done again"] += found.repeated
+        if not found.same:
+            counts["different"] += 1
+            print(f"seed {seed}: different", flush=True)
+        if time.monotonic() > told + 30:
+            told = time.monotonic()
+            print(f"{counts['graphs']} graphs, {told - started:.0f} s", file=sys.stderr, flush=True)
+    for name in ("graphs", "with shared places", "shared places", "runs done again", "different"):
+        print(f"{name:<24}{counts[name]}")
+    return 1 if counts["different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""What must be known of a model's file to share places: a profile names operators, but not where they come from.
+
+An operator of another library may be called Add and be anything. So nothing is shared in a model that imports a domain
+which is not known here, unless the model defines it itself: its functions become operators that are. And QuickGelu may
+write over its input only where its factor is 1; ONNX Runtime makes it of x·sigmoid(factor·x).
+
+Read by hand: `onnx` takes 10 MiB, and a model without its weights is small.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from math import prod
+from typing import NamedTuple
+
+_KNOWN = {
+    b"", b"ai.onnx", b"ai.onnx.ml", b"ai.onnx.preview", b"ai.onnx.preview.training", b"ai.onnx.training",
+    b"com.microsoft", b"com.microsoft.nchwc", b"com.microsoft.experimental", b"com.ms.internal.nhwc",
+    b"org.pytorch.aten",
+}  # fmt: skip
+# Numbers of fields: of ModelProto, OperatorSetIdProto, FunctionProto; of GraphProto, NodeProto; of AttributeProto.
+_GRAPH, _OPSETS, _FUNCTIONS, _DOMAIN, _FUNCTION_NODES, _FUNCTION_DOMAIN = 7, 8, 25, 1, 7, 10
+_NODES, _WEIGHTS, _INPUTS, _OUTPUTS, _OPERATOR, _ATTRIBUTES = 1, 5, 1, 2, 4, 5
+# Tags of TensorProto's dimensions, one by one and all together, which come first.
+_DIM, _DIMS, _HEAD, _MATRIX = 1 << 3, 1 << 3 | 2, 48, 2
+_NAME, _FLOAT = 1, 2
+_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}
+_LONGEST = 20
+"""A tag and a length take no more bytes."""
+_LAST = 0x80
+_LARGE = 1 << 16
+_SIGMOID, _QUICK_GELU = b"Sigmoid", b"QuickGelu"
+_NO_FACTOR = {
+    b"Conv", b"ConvTranspose", b"BatchNormalization", b"InstanceNormalization", b"LayerNormalization", b"Add", b"Sub",
+    b"Concat", b"Split", b"Slice", b"Gemm", b"MatMul", b"MaxPool", b"AveragePool", b"GlobalAveragePool", b"ReduceMean",
+    b"Relu", b"Resize",
+}  # fmt: skip
+"""What makes the input of a sigmoid without a factor: not Mul, and nothing that may vanish and leave a Mul there."""
+
+Read = Callable[[int, int], bytes]
+Field = tuple[int, int, int]
+
+
+# What a profile takes per node; how many times the inputs a run takes; and what part of it a profile may.
+_PER_NODE, _TIMES, _PART = 3500, 32, 0.05
+_PICTURE = 3
+
+
+class Source(NamedTuple):
+    """What is certain about a model. Of an .ort file, and of one that cannot be read, nothing is."""
+
+    own_operators: bool = False
+    """All of its operators are ONNX Runtime's own."""
+    plain_silu: bool = False
+    """All that become QuickGelu have a factor of 1."""
+    nodes: int = 0
+    """How many there are before ONNX Runtime optimizes them."""
+    width: int = 0
+    """The largest matrix among the weights has no less rows, nor columns."""
+
+    def worth_a_profile(self, shapes: Iterable[Sequence[int]]) -> bool:
+        """Whether a run on inputs of these shapes is likely to take much more than the profile of it does.
+
+        A guess, and no more than memory depends on it: a picture's or a sound's tensors are some times as large as it
+        is, and of a row of tokens each one is as wide as the weights are.
+        """
+        most = max((prod(shape) * (4 if len(shape) >= _PICTURE else self.width) for shape in shapes), default=0)
+        return self.own_operators and self.nodes * _PER_NODE <= most * _TIMES * _PART
+
+
+def look_at(model: str | bytes | os.PathLike[str]) -> Source:
+    """Look at a model's file, or at its bytes."""
+    with suppress(OSError, ValueError, IndexError, struct.error):
+        if isinstance(model, bytes):
+            return _look(lambda start, end: model[start:end], len(model))
+        if os.fspath(model).endswith(".ort"):
+            return Source()
+        with open(model, "rb", buffering=0) as file:  # noqa: PTH123  sessions do without pathlib, which is large
+            # Not by mapping it: pages that are looked at would count as memory.
+            size = os.fstat(file.fileno()).st_size
+            return _look(lambda start, end: os.pread(file.fileno(), end - start, start), size)
+    return Source()
+
+
+def _look(read: Read, size: int) -> Source:
+    imported, defined, plain = set(), set(), True
+    nodes = width = 0
+    for number, start, end in _fields(read, 0, size):
+        if number == _OPSETS:
+            imported.add(_text(read, start, end, _DOMAIN))
+        elif number == _FUNCTIONS:
+            defined.add(_text(read, start, end, _FUNCTION_DOMAIN))
+            plain = plain and _plain_silu(read, start, end, _FUNCTION_NODES, inner=True)
+        elif number == _GRAPH:
+            plain = plain and _plain_silu(read, start, end, _NODES, inner=False)
+            for inner, first, last in _fields(read, start, end):
+                nodes += inner == _NODES
+                width = max(width, _width(read(first, min(first + _HEAD, last)))) if inner == _WEIGHTS else width
+    own = bool(imported) and imported <= _KNOWN | defined
+    return Source(own, own and plain, nodes, width)
+
+
+def _width(tensor: bytes) -> int:
+    """The smaller side of a matrix, by the beginning of a tensor; 0 if it is none."""
+    dims: list[int] = []
+    position = 0
+    while position < len(tensor) and tensor[position] in (_DIM, _DIMS):
+        kind, position = tensor[position], position + 1
+        value, position = _number(tensor, position)
+        if kind == _DIM:
+            dims.append(value)
+            continue
+        end = position + value
+        while position < end:
+            value, position = _number(tensor, position)
+            dims.append(value)
+    return min(dims) if len(dims) == _MATRIX else 0
+
+
+def _plain_silu(read: Read, start: int, end: int, nodes: int, *, inner: bool) -> bool:
+    """Whether no sigmoid of a graph has a factor before it. In functions and branches, there must be none at all."""
+    made: dict[bytes, bytes] = {}
+    read_by_sigmoid = []
+    # A large one is a constant.
+    places = [(a, b) for number, a, b in _fields(read, start, end) if number == nodes and b - a <= _LARGE]
+    if not any(_SIGMOID in (content := read(*place)) or _QUICK_GELU in content for place in places):
+        return True
+    for place in places:
+        content = read(*place)
+        fields = list(_fields(lambda a, b, content=content: content[a:b], 0, len(content)))  # type: ignore[misc]
+        texts = [(field, content[a:b]) for field, a, b in fields if field in (_INPUTS, _OUTPUTS, _OPERATOR)]
+        operator = next((text for field, text in texts if field == _OPERATOR), b"")
+        attributes = [content[a:b] for field, a, b in fields if field == _ATTRIBUTES]
+        if operator == _QUICK_GELU and _factor(attributes) != 1.0:
+            return False
+        if operator == _SIGMOID:
+            if inner:
+                return False
+            read_by_sigmoid += [text for field, text in texts if field == _INPUTS]
+        if any(_SIGMOID in attribute or _QUICK_GELU in attribute for attribute in attributes):
+            return False  # in a branch, or close enough
+        made |= {text: operator for field, text in texts if field == _OUTPUTS}
+    return all(made.get(name, b"") in _NO_FACTOR for name in read_by_sigmoid)
+
+
+def _factor(attributes: list[bytes]) -> float:
+    for attribute in attributes:
+        found = {field: attribute[a:b] for field, a, b in _fields(lambda a, b: attribute[a:b], 0, len(attribute))}  # noqa: B023
+        if found.get(_NAME) == b"alpha" and _FLOAT in found:
+            value: float = struct.unpack("<f", found[_FLOAT])[0]
+            return value
+    return float("nan")
+
+
+def _text(read: Read, start: int, end: int, wanted: int) -> bytes:
+    return next((read(first, last) for number, first, last in _fields(read, start, end) if number == wanted), b"")
+
+
+def _fields(read: Read, start: int, end: int) -> Iterator[Field]:
+    """For each field of a message its number, and where its content begins and ends."""
+    while start < end:
+        head = read(start, min(start + _LONGEST, end))
+        tag, length = _number(head, 0)
+        wire, size = tag & 7, 0
+        if wire == _VARINT:
+            _, length = _number(head, length)
+        elif wire == _BYTES:
+            size, length = _number(head, length)
+        else:
+            size = _FIXED.get(wire, end)
+        start += length
+        if start + size > end:
+            raise ValueError("a field ends after its message")
+        yield tag >> 3, start, start + size
+        start += size
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & ~_LAST) << shift
+        if byte < _LAST:
+            return value, position
+        shift += 7
