@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,10 +114,6 @@ def page(model: Path) -> Iterator[Any]:
     # The runner of pages has put the page in its place, which fresh processes would look for.
     sys.modules["__main__"] = main
     close_all()
-    # What it still loads would be found in the memory of this process by other tests.
-    for thread in threading.enumerate():
-        if thread.name == "onnxmem-load-charts":
-            thread.join(WAIT)
 
 
 def until(page: Any, text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from pathlib import Path
 
 import streamlit as st
@@ -78,16 +77,6 @@ def main() -> None:
     show_headline(space, choice, estimate)
     _show_tabs(space, choice, estimate)
     measure_page()
-    if not space.results("estimate"):
-        # There will be charts in a moment: what draws them is loaded while the first estimate is made.
-        threading.Thread(target=_load_charts, name="onnxmem-load-charts", daemon=True).start()
-
-
-def _load_charts() -> None:
-    import altair  # noqa: F401, PLC0415
-    import pandas  # noqa: F401, PLC0415
-
-    import onnxmem.report.build  # noqa: F401, PLC0415
 
 
 def _show_tabs(space: Workspace, choice: Choice, estimate: Job) -> None:

@@ -71,6 +71,9 @@ def _server(settings: Settings, token: str, port: int) -> Any:
     from streamlit import config  # noqa: PLC0415
     from streamlit.starlette import App  # noqa: PLC0415
 
+    # With all that the page consists of: loaded while the first reader's page is, one would wait for the other, and
+    # either might find the other's modules half loaded.
+    import onnxmem.app.dashboard  # noqa: F401, PLC0415
     from onnxmem.app.guard import Guard  # noqa: PLC0415
 
     megabytes = max(1, -(-settings.upload_limit // 2**20))
@@ -101,8 +104,6 @@ def _tell_when_ready(server: Any, tell: Callable[[], None]) -> None:
         threading.Event().wait(0.02)
     if server.started:
         tell()
-        # The page's own modules are loaded while the browser is still fetching what is to show them.
-        import onnxmem.app.dashboard  # noqa: F401, PLC0415
 
 
 def _listen(address: str, port: int | None) -> socket.socket:
