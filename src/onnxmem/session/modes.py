@@ -88,7 +88,8 @@ MODES = (
         "every tensor at the place that was solved for it, in one arena; for packages, on top of their own mode",
         options=_TUNED,
         trim=True,
-        costs="two to three MiB for the planner and its libraries in each process; the first shapes are recorded once",
+        costs="two to three MiB for the planner and its libraries in each process; "
+        "the first shapes without a saved plan are recorded once",
         needs="Linux and the CPU; elsewhere it falls back to stock, or to the package's mode, and says why",
         avoid="runs take only a few MiB",
     ),
