@@ -153,13 +153,13 @@ def test_the_page_survives_a_file_that_vanishes(page: Any, model: Path) -> None:
 
 _RACE = """
 import sys, threading, time
-from onnxmem.app.show import drawn
+from onnxmem.app.show import drawn, load_pandas
 from onnxmem.report.sections import section
 from tests.unit.report.samples import plan
 
 import altair
 chart = next(chart for chart in section(plan()).charts)
-other = threading.Thread(target=__import__, args=["pandas"])
+other = threading.Thread(target=load_pandas)
 other.start()
 while "pandas" not in sys.modules:
     time.sleep(0.001)

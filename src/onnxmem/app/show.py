@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ _STEP = 40
 # What axes, legends and labels beside a chart take.
 _MARGINS = 190
 _POLL = 0.3
+# Altair looks into pandas if it is loaded, and would fail in one tab of the browser while another one loads it.
+_PANDAS = threading.Lock()
 _VIEWPORT = """
 export default function ({ setStateValue }) {
   const main = document.querySelector('[data-testid="stMainBlockContainer"]') ?? document.body;
@@ -97,11 +100,14 @@ def show_chart(chart: Chart, key: str, *, title: bool = True, **more: Any) -> An
 
 def drawn(chart: Chart, **more: Any) -> dict[str, Any]:
     """A picture of the reports as Vega-Lite."""
-    # Streamlit loads it with the first chart of any reader. Altair looks into it if it has been loaded, and would
-    # fail in one tab of the browser while it is half loaded for another: it waits here.
-    import pandas  # noqa: F401, PLC0415
+    with _PANDAS:
+        return spec_of(draw(chart, **more))
 
-    return spec_of(draw(chart, **more))
+
+def load_pandas() -> None:
+    """What Streamlit needs for a table that can be sorted. It is large: not before there is one."""
+    with _PANDAS:
+        import pandas  # noqa: F401, PLC0415
 
 
 def show_spec(spec: dict[str, Any], key: str, alt: str, on_select: Any = "ignore") -> Any:

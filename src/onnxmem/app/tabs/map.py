@@ -11,7 +11,7 @@ import streamlit as st
 from onnxmem.app.choice import Choice
 from onnxmem.app.jobs import Document, Job
 from onnxmem.app.placed import Placed, Window
-from onnxmem.app.show import drawn, estimated, finished, page_width, show_chart, show_error, show_spec
+from onnxmem.app.show import drawn, estimated, finished, load_pandas, page_width, show_chart, show_error, show_spec
 from onnxmem.app.workspace import Workspace
 from onnxmem.report.charts.live_map import CHOSEN, WINDOW, Live, beginning_with
 from onnxmem.report.render.to_markdown import escape
@@ -280,6 +280,7 @@ def _nodes(placed: Placed, look: Look, search: str) -> None:
     }  # fmt: skip
     table = {name: [step[name] for step in steps] for name in ("step", "node", "op", "makes", "bytes", "live")}
     table |= {name: [value / 2**20 for value in table[name]] for name in ("bytes", "live")}
+    load_pandas()
     st.dataframe(table, key=key, on_select=pick, selection_mode="single-row", hide_index=True, column_config=columns,
                  height=min(36 + 35 * len(steps), 390), placeholder="–")  # fmt: skip
 
