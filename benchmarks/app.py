@@ -54,12 +54,12 @@ def slides(page: Page) -> list[float]:
     slider.wait_for(timeout=WAIT)
     page.wait_for_timeout(2000)
     seconds = []
-    for _ in range(SLIDES):
+    for number in range(SLIDES):
         before = page.get_by_role("tabpanel").inner_text()
         slider.focus()
 
-        def move(before: str = before) -> None:
-            page.keyboard.press("ArrowRight")
+        def move(before: str = before, key: str = ("ArrowRight", "ArrowLeft")[number % 2]) -> None:
+            page.keyboard.press(key)
             page.wait_for_function(
                 "before => document.querySelector('[role=tabpanel]:not([hidden])').innerText !== before", arg=before,
                 timeout=WAIT, polling=10,
