@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import onnx
@@ -70,3 +71,11 @@ def strings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     return path
+
+
+@pytest.fixture
+def main_module() -> Iterator[None]:
+    """The runner of pages puts the page in the place of the main module, which fresh processes would look for."""
+    before = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = before

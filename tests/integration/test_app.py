@@ -105,14 +105,12 @@ def test_the_same_question_is_asked_once_and_another_file_is_another(model: Path
 
 
 @pytest.fixture
-def page(model: Path) -> Iterator[Any]:
+def page(model: Path, main_module: None) -> Iterator[Any]:
     testing = pytest.importorskip("streamlit.testing.v1", reason="the package streamlit is not installed")
-    before, main = settings.current(), sys.modules["__main__"]
+    before = settings.current()
     settings.configure(settings.Settings(models=(model,)))
     yield testing.AppTest.from_file(str(Path(settings.__file__).with_name("page.py")), default_timeout=WAIT)
     settings.configure(before)
-    # The runner of pages has put the page in its place, which fresh processes would look for.
-    sys.modules["__main__"] = main
     close_all()
 
 

@@ -71,8 +71,7 @@ def _server(settings: Settings, token: str, port: int) -> Any:
     from streamlit import config  # noqa: PLC0415
     from streamlit.starlette import App  # noqa: PLC0415
 
-    # With all that the page consists of: loaded while the first reader's page is, one would wait for the other, and
-    # either might find the other's modules half loaded.
+    # Before anybody can ask for the page: loaded by two threads at once, its modules could be found half loaded.
     import onnxmem.app.dashboard  # noqa: F401, PLC0415
     from onnxmem.app.guard import Guard  # noqa: PLC0415
 
