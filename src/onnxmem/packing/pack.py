@@ -40,7 +40,6 @@ from onnxmem.session.package import (
     PLANS,
     Manifest,
     PackedInput,
-    PackedPlan,
     Source,
     StoredFile,
     Verified,
@@ -49,6 +48,7 @@ from onnxmem.session.package import (
     open_package,
     this_cpu,
 )
+from onnxmem.session.packed_graphs import PackedPlan
 from onnxmem.units import format_bytes
 
 # Searches end sooner where there is nothing better to be found.

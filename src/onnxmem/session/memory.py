@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from onnxmem.documents import Record, stored
@@ -82,3 +82,23 @@ class SessionMemory(Record):
     overruns: int = 0
     """Writes behind the end of a buffer; only a session with debug=True looks."""
     shapes: tuple[ShapeMemory, ...] = ()
+
+    def with_others(self, others: Sequence[SessionMemory]) -> SessionMemory:
+        """Together with sessions of other graphs in the same arena."""
+        if not others:
+            return self
+        every = [self, *others]
+        largest = max(every, key=lambda each: each.plan_bytes if isinstance(each.plan_bytes, int) else -1)
+        counts = {name: sum(getattr(each, name) for each in every) for name in _COUNTED}
+        return replace(largest, **counts, shapes=tuple(shape for each in every for shape in each.shapes))
+
+
+_COUNTED = (
+    "runs_recorded",
+    "runs_replayed",
+    "runs_deviated",
+    "runs_from_heap",
+    "runs_repeated",
+    "shapes_predicted",
+    "overruns",
+)

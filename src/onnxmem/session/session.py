@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,10 @@ from onnxmem.session.trim import trim
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:  # imported where something is planned, or is a package: it would count as memory of all others
+    from onnxmem.session.graphs import Graphs
     from onnxmem.session.memory import SessionMemory
     from onnxmem.session.package import Package
+    from onnxmem.session.packed_graphs import TiledGraph
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
     from onnxmem.session.planned.source import Source
@@ -81,9 +84,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self.package, self._mode = _choose(path_or_bytes, mode)
         self._options_are_ours = sess_options is None
         self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        manifest = self.package.manifest if self.package else None
-        self._settings = {**(manifest.options if manifest else {}), **self._mode.options, **(settings or {})}
-        self._config = {**(manifest.config if manifest else {}), **self._mode.config, **(config or {})}
+        self._given = (settings or {}, config or {})
         check_version(self._mode, onnxruntime.__version__)
         self._to_be_planned = _is_planned(mode)
         keywords = PlanningOptions.of(locals())
@@ -95,44 +96,87 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._planning.given and not self._to_be_planned:
             raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
         if self.package:
-            if self._to_be_planned and self._planning.plans is None:
-                self._planning = replace(self._planning, plans=self.package.plans())
             self.package.check_here(onnxruntime.__version__)
             providers = _only_cpu(providers, self.package)
-            path_or_bytes = self.package.model
-        self._source = _look_at(path_or_bytes) if self._to_be_planned and self._planning.sharing is not False else None
-        with self._prepared(providers, from_bytes=isinstance(path_or_bytes, bytes)):
-            super().__init__(path_or_bytes, self._options, providers, provider_options, **kwargs)
+        self._how = (providers, provider_options, kwargs)
+        self._graphs: Graphs | None = None
+        self.graph: TiledGraph | None = None
+        """The graph of its package that is loaded; None: the package's own, or there is no package."""
+        tiled = self.package.manifest.tiled if self.package else ()
+        self._load(path_or_bytes, tiled[0] if tiled and self._to_be_planned else None)
+        if self.graph is not None:
+            from onnxmem.session.graphs import Graphs  # noqa: PLC0415  few packages have several
+
+            self._graphs = Graphs(self, tiled)
 
     # What runs.
 
     def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
         """Compute outputs, as onnxruntime's `run` does."""
+        if self._graphs is not None and (session := self._graphs.for_feeds(input_feed)) is not self:
+            return session.run(output_names, input_feed, run_options)
         if self._planner is None:
             return super().run(output_names, input_feed, run_options)
         return self._planner.run(super().run, output_names, input_feed, run_options)
 
     def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
         """Compute outputs from OrtValues, as onnxruntime's does."""
+        if self._graphs is not None and (session := self._graphs.for_feeds(input_dict_ort_values)) is not self:
+            return session.run_with_ort_values(output_names, input_dict_ort_values, run_options)
         if self._planner is None:
             return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return self._planner.run(super().run_with_ort_values, output_names, input_dict_ort_values, run_options)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Compute what is bound, as onnxruntime's does."""
+        if self._graphs is not None and hasattr(iobinding, "bound"):
+            session, iobinding = iobinding.bound()
+            if session is not self:
+                session.run_with_iobinding(iobinding, run_options)
+                return
         if self._planner is None:
             super().run_with_iobinding(iobinding, run_options)
         else:
             self._planner.run_bound(super().run_with_iobinding, iobinding, run_options)
 
+    def run_async(
+        self, output_names: Any, input_feed: Any, callback: Any, user_data: Any, run_options: Any = None
+    ) -> Any:
+        """Compute outputs in another thread, as onnxruntime's does. Such runs are not planned."""
+        if self._graphs is not None and (session := self._graphs.of(None)) is not self:
+            return session.run_async(output_names, input_feed, callback, user_data, run_options)
+        return super().run_async(output_names, input_feed, callback, user_data, run_options)
+
+    def run_with_ortvaluevector(self, *arguments: Any) -> None:
+        """Compute what is in these vectors, as onnxruntime's does. Such runs are not planned."""
+        if self._graphs is not None and (session := self._graphs.of(None)) is not self:
+            session.run_with_ortvaluevector(*arguments)
+        else:
+            super().run_with_ortvaluevector(*arguments)
+
     def io_binding(self) -> Any:
         """A binding; a planned session's remembers the shapes bound to it, so that each is planned for itself."""
+        if self._graphs is not None:
+            from onnxmem.session.graphs import GraphBinding  # noqa: PLC0415
+
+            return GraphBinding(self, self._graphs)
+        return self.own_binding()
+
+    def own_binding(self) -> Any:
+        """A binding to the graph that is loaded."""
         return super().io_binding() if self._planner is None else self._planner.binding(self)
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session again with other providers, as onnxruntime's does, in the same mode; plans start anew."""
         if self.package:
             providers = _only_cpu(providers, self.package)
+        self._set_providers(providers, provider_options)
+
+    def _set_providers(self, providers: Any, provider_options: Any) -> None:
+        if self.graph is not None:
+            self._how = (providers, provider_options, self._how[2])
+            self.load_graph(self.graph)
+            return
         with self._prepared(providers, from_bytes=False):
             super().set_providers(providers, provider_options)
 
@@ -152,7 +196,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             reason = self._unplanned or "the session was released"
             none = Unknown(reason)
             return SessionMemory(reason=reason, arena_bytes=none, plan_bytes=none, bound_bytes=none)
-        return self._planner.memory
+        others = self._graphs.loaded[1:] if self._graphs else []
+        return self._planner.memory.with_others([session.memory for session in others])
 
     @property
     def arena(self) -> Arena | None:
@@ -168,19 +213,69 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def traces(self) -> list[Trace]:
         """What the model asked for, one trace per shape that is planned."""
-        return [] if self._planner is None else self._planner.traces()
+        others = self._graphs.loaded[1:] if self._graphs else []
+        own = [] if self._planner is None else self._planner.traces()
+        return [*own, *(trace for session in others for trace in session.traces())]
 
     def export_plans(self) -> list[dict[str, Any]]:
-        """The plans as plain data, for `plans` of another session of the same model."""
-        return [] if self._planner is None else self._planner.book.documents()
+        """The plans as plain data, for `plans` of another session of the same model; not those of tiled graphs."""
+        loaded = self._graphs.loaded if self._graphs else [self]
+        plain = [session._planner for session in loaded if session.graph is None]
+        return [document for planner in plain if planner for document in planner.book.documents()]
 
     # How it is made.
+
+    def load_graph(self, graph: TiledGraph | None) -> None:
+        """Load another graph of the package in the place of the one that is loaded."""
+        assert self.package is not None
+        self._sess = None  # before the other one is there
+        self._load(self.package.model, graph)
+
+    def beside(self, graph: TiledGraph | None) -> InferenceSession:
+        """Another session, of another graph of the package, in the same arena."""
+        assert self.package is not None
+        other = copy(self)
+        other._graphs = other._sess = other._planner = None
+        other._planning = replace(self._planning, arena=self.arena, trim_after=None, huge_pages=None)
+        other._load(self.package.model, graph)
+        return other
+
+    def _load(self, model: str | bytes | os.PathLike[str], graph: TiledGraph | None) -> None:
+        providers, provider_options, more = self._how
+        self._use(model, graph)
+        with self._prepared(providers, from_bytes=isinstance(model, bytes)):
+            super().__init__(self._model, self._options, providers, provider_options, **more)
+        if self._planner is not None:
+            self._planner.outputs = frozenset(value.name for value in self.get_outputs())
+        if self.graph is not None and self.package is not None:
+            # What is loaded is for fixed shapes, and the package is not.
+            self._inputs_meta = [each.argument() for each in self.package.manifest.inputs]
+            self._outputs_meta = [each.argument() for each in self.package.manifest.outputs]
+
+    def _use(self, model: str | bytes | os.PathLike[str], graph: TiledGraph | None) -> None:
+        """What the session will be made from, and with which settings."""
+        settings, config = self._given
+        self._model, self.graph, self._plans = model, graph, self._planning.plans
+        self._settings = {**self._mode.options, **settings}
+        self._config = {**self._mode.config, **config}
+        if self.package:
+            part = self.package.graph(graph)
+            self._model = part.model
+            self._settings, self._config = {**part.options, **self._settings}, {**part.config, **self._config}
+            if graph is not None:  # it runs as it was written, whatever the caller says
+                self._settings, self._config = {**self._settings, **part.options}, {**self._config, **part.config}
+            if self._to_be_planned and (self._plans is None or graph is not None):
+                self._plans = part.plans()
+        self._source = _look_at(self._model) if self._to_be_planned and self._planning.sharing is not False else None
 
     @contextmanager
     def _prepared(self, providers: Any, *, from_bytes: bool) -> Iterator[None]:
         """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
         with ExitStack() as while_made:
             self._planner = self._plan(providers, while_made) if self._to_be_planned else None
+            if self._planner is None and self.graph is not None:
+                self._unplanned += "; its tiled graphs need plans and are not used"
+                self._use(self._model, None)
             if self._options_are_ours:
                 apply(self._options, self._settings, self._config)
             else:
@@ -197,7 +292,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
             from onnxmem.session.prefault import prefault  # noqa: PLC0415
 
-            prefault(self.package.folder / WEIGHTS, self.package.manifest.always_read)
+            prefault(self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read)
 
     def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
@@ -211,7 +306,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
                 level = self._settings.get("graph_optimization_level")
                 packaged = self.package is not None and level == "ORT_DISABLE_ALL"
-                planner = planned.Planner(self._planning, sharer, packaged=packaged)
+                planner = planned.Planner(replace(self._planning, plans=self._plans), sharer, packaged=packaged)
                 while_made.enter_context(planned.made_for_plans(self._options, planner))
                 return planner
         except ImportError as error:
@@ -221,7 +316,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._unplanned not in _WARNED:
             _WARNED.add(self._unplanned)
             text = f"this session is not planned, it runs as {self._mode.name}: {self._unplanned}"
-            warnings.warn(text, RuntimeWarning, stacklevel=5)  # whoever makes the session
+            warnings.warn(text, RuntimeWarning, stacklevel=6)  # whoever makes the session
         return None
 
 
