@@ -15,6 +15,7 @@ from onnxmem.errors import ModelError
 from onnxmem.measurement.protocol import SavedFeeds
 from onnxmem.packing.recording import LoadSettings
 from onnxmem.process.child import run_child, serve
+from onnxmem.session.packed_graphs import DeclaredTensor
 
 THREADS = (1, 0)
 """As onnxruntime counts them: 0 stands for all."""
@@ -40,6 +41,8 @@ class Outputs(Record):
     """Of all outputs of each run, for each number of threads."""
     unplanned: str
     """Why a run did not happen inside its plan; empty if all did."""
+    declared_inputs: tuple[DeclaredTensor, ...]
+    declared_outputs: tuple[DeclaredTensor, ...]
 
 
 def outputs_of(
@@ -51,7 +54,7 @@ def outputs_of(
     threads: tuple[int, ...] = THREADS,
     timeout: float,
 ) -> Outputs:
-    """Run a model or package on each of these inputs."""
+    """Run a model or package on each of these inputs; `threads` are at least one number."""
     settings = settings or LoadSettings({}, {})
     task = OutputsTask(model.absolute(), mode, settings, tuple(map(tuple, feeds)), threads)
     ended = run_child("onnxmem.packing.outputs", task, timeout=timeout)
@@ -78,10 +81,15 @@ def _compute(task: OutputsTask) -> Outputs:
         for feeds in task.feeds:
             digests.append(_digest(list(session.run(None, {name: np.load(path) for name, path in feeds}))))
         memory = session.memory
-        if task.mode is None and not memory.runs_replayed == len(task.feeds):
+        if task.mode is None and memory.runs_replayed != len(task.feeds):
             unplanned = memory.reason or "its runs do not ask for memory in the same order each time"
+        inputs, outputs = map(_declared, (session.get_inputs(), session.get_outputs()))
         del session
-    return Outputs(tuple(digests), unplanned)
+    return Outputs(tuple(digests), unplanned, inputs, outputs)
+
+
+def _declared(values: Sequence[Any]) -> tuple[DeclaredTensor, ...]:
+    return tuple(DeclaredTensor(value.name, value.type, tuple(value.shape)) for value in values)
 
 
 def _digest(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Which graphs should a package hold beside its own, so that runs with certain input shapes need less?
 
-    fix the shapes ─▶ search what to compute piece by piece ─▶ write ─▶ record a run, plan it ─▶ keep it if it needs less
+    fix the shapes ─▶ search what to compute piece by piece ─▶ write ─▶ record a run, plan it ─▶ keep what needs less
 
 A graph is for one combination of shapes. Its weights are those of the package's own graph, wherever they are the same.
 What a plan takes is said by recorded runs; whether outputs are the same is checked when the package is whole.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from onnx import ModelProto
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import BudgetExceeded
+from onnxmem.estimation.tiling import EXTRA_WORK
 from onnxmem.files import replacing
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.feeds import Feeds
@@ -46,10 +46,8 @@ from onnxmem.session.packed_graphs import (
     TileSettings,
 )
 from onnxmem.session.planned.trace import Trace
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_count
 
-EXTRA_WORK = 0.10
-"""How much more may be computed, if nobody says otherwise."""
 # What is tried for a budget, one after the other; the last stands for as much as it takes.
 _LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
 _SEARCH_SECONDS, _PLAN_SECONDS = 30.0, 10.0
@@ -80,12 +78,20 @@ class Planned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tiling:
-    """What came of it."""
+class Tiled:
+    """What came of it, for one combination of shapes."""
 
-    graphs: tuple[TiledGraph, ...] = ()
-    reduced: tuple[Reduced, ...] = ()
-    notes: tuple[str, ...] = ()
+    free: Reduced
+    """What costs nothing."""
+    reduced: Reduced
+    """With tiles, if there is a graph."""
+    graph: TiledGraph | None = None
+    note: str = ""
+    """Why there is none."""
+
+    def without(self, note: str) -> Tiled:
+        """The same without a graph, because of this."""
+        return Tiled(free=self.free, reduced=self.free, note=note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,20 +115,15 @@ class TileJob:
         return LoadSettings(KEEP_OPTIONS, KEEP_CONFIG).under(self.mode)
 
 
-def tile(job: TileJob, planned: Sequence[Planned]) -> Tiling:
+def tile(job: TileJob, planned: Sequence[Planned]) -> tuple[Tiled, ...]:
     """Write graphs beside the package's own, one for each of these combinations of shapes that needs less by it.
 
     With a budget, the least is done that meets it; BudgetExceeded, if nothing does.
     """
-    found = [_tile_one(job, number, each) for number, each in enumerate(planned, 1)]
-    return Tiling(
-        graphs=tuple(graph for each in found for graph in each.graphs),
-        reduced=tuple(reduced for each in found for reduced in each.reduced),
-        notes=tuple(dict.fromkeys(note for each in found for note in each.notes)),
-    )
+    return tuple(_tile_one(job, number, each) for number, each in enumerate(planned, 1))
 
 
-def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiling:
+def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiled:
     free = Reduced(
         inputs=planned.inputs,
         before_bytes=max(job.default_bound, job.bound) if number == 1 else planned.peak,
@@ -130,38 +131,50 @@ def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiling:
         output_bytes=planned.outputs,
         parts=_free_parts(job, planned) if number == 1 else (),
     )
-    budget = job.settings.budget_bytes
+    budget, untiled = job.settings.budget_bytes, Tiled(free=free, reduced=free)
     if budget is not None and _needed(free) <= budget:
-        return Tiling(reduced=(free,))
+        return untiled
     path = job.model.with_name(f"tiled-{number}.onnx")
-    shapes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in planned.inputs.items())
-    job.on_stage(f"searching tiles for {shapes or 'no inputs'}")
+    job.on_stage(f"searching tiles for {shapes_text(planned.inputs)}")
     proto = _fixed(job, planned.inputs, path)
-    best: Tiling | None = None
+    best: Tiled | None = None
     for rewriting in _rewritings(job, planned, path):
         _write(apply(proto, rewriting), path)
-        candidate = _recorded(job, path, planned, free, rewriting)
-        if best is None or candidate.reduced[0].after_bytes < best.reduced[0].after_bytes:
-            best = candidate
-        if budget is not None and _needed(candidate.reduced[0]) <= budget:
+        candidate = _recorded(job, path, free, planned, rewriting)
+        if budget is not None and _needed(candidate.reduced) <= budget:
             return candidate
+        if best is None or candidate.reduced.after_bytes < best.reduced.after_bytes:
+            best = candidate
     if budget is not None:
-        raise _refusal(budget, free, best)
-    if best is None:
-        path.unlink()
-        note = f"no part of the graph can be computed piece by piece with less memory, for {shapes}: it is not tiled"
-        return Tiling(reduced=(free,), notes=(note,))
-    (graph,), (reduced,) = best.graphs, best.reduced
-    added = NODE_BYTES * sum(part.nodes for part in reduced.parts)
-    if reduced.after_bytes + added >= planned.peak:
-        path.unlink()
-        path.with_name(graph.plan).unlink()
-        note = (
-            f"tiles do not pay for {shapes}: runs would need {format_bytes(reduced.after_bytes)} instead of "
-            f"{format_bytes(planned.peak)}, and more nodes {format_bytes(added)}; it is not tiled"
-        )
-        return Tiling(reduced=(free,), notes=(note,))
+        raise _refusal(budget, best or untiled)
+    note = _why_not(best, planned.peak)
+    if note:
+        remove(best or untiled, job.model.parent)
+        path.unlink(missing_ok=True)
+        return untiled.without(f"{note} for {shapes_text(planned.inputs)}: it is not tiled")
+    assert best is not None
     return best
+
+
+def remove(tiled: Tiled, folder: Path) -> None:
+    """Remove a graph from a package that is being made."""
+    for name in (tiled.graph.model, tiled.graph.plan) if tiled.graph else ():
+        (folder / name).unlink(missing_ok=True)
+
+
+def shapes_text(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Shapes of inputs in words."""
+    return ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items()) or "no inputs"
+
+
+def _why_not(best: Tiled | None, untiled: int) -> str:
+    """Why the best there is does not pay; empty if it does."""
+    if best is None:
+        return "no part of the graph takes less memory when it is computed piece by piece"
+    peak, added = best.reduced.after_bytes, NODE_BYTES * sum(part.nodes for part in best.reduced.parts)
+    if peak + added < untiled:
+        return ""
+    return f"tiles do not pay (runs would need {format_bytes(peak)} and not {format_bytes(untiled)})"
 
 
 def _needed(reduced: Reduced) -> int:
@@ -200,7 +213,7 @@ def _searched(job: TileJob, graph: StaticGraph, extra_work: float, goal: int | N
     return search(graph, extra_work=extra_work, budget=goal, time_limit=seconds)
 
 
-def _recorded(job: TileJob, path: Path, planned: Planned, free: Reduced, rewriting: Rewriting) -> Tiling:
+def _recorded(job: TileJob, path: Path, free: Reduced, planned: Planned, rewriting: Rewriting) -> Tiled:
     """What a run of the rewritten graph needs, with its plan beside it."""
     job.on_stage(f"planning a run in {sum(part.pieces for part in rewriting.parts)} pieces")
     with temporary_folder() as folder:
@@ -221,7 +234,7 @@ def _recorded(job: TileJob, path: Path, planned: Planned, free: Reduced, rewriti
         always_read=always_read(path),
     )
     parts = (*free.parts, *_tile_parts(rewriting))
-    return Tiling(graphs=(graph,), reduced=(replace(free, after_bytes=taken["peak_bytes"], parts=parts),))
+    return Tiled(free=free, graph=graph, reduced=replace(free, after_bytes=taken["peak_bytes"], parts=parts))
 
 
 def _free_parts(job: TileJob, planned: Planned) -> tuple[ReducedPart, ...]:
@@ -248,12 +261,11 @@ def _tile_parts(rewriting: Rewriting) -> tuple[ReducedPart, ...]:
     )
 
 
-def _refusal(budget: int, free: Reduced, best: Tiling | None) -> BudgetExceeded:
-    least, cost = free, "which costs nothing"
-    if best is not None and best.reduced[0].after_bytes < free.after_bytes:
-        least = best.reduced[0]
+def _refusal(budget: int, best: Tiled) -> BudgetExceeded:
+    least, cost = min(best.free, best.reduced, key=lambda each: each.after_bytes), "which costs nothing"
+    if best.graph is not None and least is best.reduced:
         nodes = sum(part.nodes for part in least.parts)
-        cost = f"which costs {best.graphs[0].extra_work:.1%} more work and {nodes} more nodes"
+        cost = f"which costs {best.graph.extra_work:.1%} more work and {format_count(nodes, 'more node')}"
     return BudgetExceeded(
         f"a run cannot be made to need {format_bytes(budget)} or less: the least is {format_bytes(_needed(least))}, "
         f"{cost}",
@@ -272,7 +284,7 @@ def _fixed(job: TileJob, shapes: Mapping[str, tuple[int, ...]], path: Path) -> M
         return own
     with temporary_folder(beside=job.model) as folder:
         built = build(job.model, folder, "prepacked" if job.mode.form == "prepacked" else "external", shapes=shapes)
-        adopt(shutil.move(built, built.with_name(path.name)), job.model)
+        adopt(built.rename(built.with_name(path.name)), job.model)
     proto = onnx.load_model(path, load_external_data=False)
     _sort_like(proto, own)
     _write(proto, path)
