@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
-from onnxmem.session.modes import (
-    CPU,
-    CPU_PROVIDERS,
-    DISABLE_PREPACKING,
-    Mode,
-    Setting,
-    check_mode,
-    check_version,
-    find_mode,
-    refuse_unsafe,
-)
+from onnxmem.session.choosing import PLANNED, check_spelling, choose, is_planned, only_cpu
+from onnxmem.session.modes import DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
 from onnxmem.session.options import WATCHED, applied, apply, entries
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.session.trim import trim
@@ -32,14 +23,12 @@ from onnxmem.unknown import Unknown
 if TYPE_CHECKING:  # imported where something is planned, or is a package: it would count as memory of all others
     from onnxmem.session.graphs import Graphs
     from onnxmem.session.memory import SessionMemory
-    from onnxmem.session.package import Package
     from onnxmem.session.packed_graphs import TiledGraph
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
     from onnxmem.session.planned.source import Source
     from onnxmem.session.planned.trace import Trace
 
-_PLANNED = "planned"
 _WARNED: set[str] = set()
 """Reasons for not planning that were given already: once per process is enough."""
 
@@ -53,6 +42,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
+
+    With `tile`, a model with fixed input shapes runs from a package with tiles (see `onnxmem.pack`), which is made the
+    first time and kept in the user's cache folder: that takes a while, and the disk space of the weights.
 
     `planning` says how runs are planned; its fields may be given as keywords of their own instead, and are explained
     there: `onnxmem.PlanningOptions`.
@@ -68,6 +60,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         mode: str | None = None,
         settings: Mapping[str, Setting] | None = None,
         config: Mapping[str, str] | None = None,
+        tile: bool = False,
         planning: PlanningOptions | None = None,
         arena: Arena | None = None,
         plans: Iterable[Mapping[str, Any]] | None = None,
@@ -80,13 +73,21 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         if kwargs:
-            _check_spelling(kwargs)
-        self.package, self._mode = _choose(path_or_bytes, mode)
+            from inspect import signature  # noqa: PLC0415
+
+            check_spelling(kwargs, signature(InferenceSession).parameters)
+        if tile:
+            from onnxmem.session.tile_cache import tiled_package  # noqa: PLC0415
+
+            if not is_planned(mode):
+                raise UsageError(f"tile=True is for planned runs, and mode '{mode}' does not plan")
+            path_or_bytes = tiled_package(path_or_bytes)
+        self.package, self._mode = choose(path_or_bytes, mode)
         self._options_are_ours = sess_options is None
         self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         self._given = (settings or {}, config or {})
         check_version(self._mode, onnxruntime.__version__)
-        self._to_be_planned = _is_planned(mode)
+        self._to_be_planned = is_planned(mode)
         keywords = PlanningOptions.of(locals())
         if planning is not None and keywords.given:
             raise UsageError(f"{keywords.given[0]}= stands beside planning=", hint="put it into the PlanningOptions")
@@ -97,7 +98,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
         if self.package:
             self.package.check_here(onnxruntime.__version__)
-            providers = _only_cpu(providers, self.package)
+            providers = only_cpu(providers, self.package)
         self._how = (providers, provider_options, kwargs)
         self._graphs: Graphs | None = None
         self.graph: TiledGraph | None = None
@@ -169,7 +170,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session again with other providers, as onnxruntime's does, in the same mode; plans start anew."""
         if self.package:
-            providers = _only_cpu(providers, self.package)
+            providers = only_cpu(providers, self.package)
         self._set_providers(providers, provider_options)
 
     def _set_providers(self, providers: Any, provider_options: Any) -> None:
@@ -185,7 +186,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     @property
     def loaded_mode(self) -> str:
         """The name of the mode it really is in: a session that could not be planned says what it is instead."""
-        return self._mode.name if self._planner is None else _PLANNED
+        return self._mode.name if self._planner is None else PLANNED
 
     @property
     def memory(self) -> SessionMemory:
@@ -324,63 +325,3 @@ def _look_at(model: str | bytes | os.PathLike[str]) -> Source:
     from onnxmem.session.planned.source import look_at  # noqa: PLC0415  only planned sessions ask
 
     return look_at(model)
-
-
-def _check_spelling(unknown: Iterable[str]) -> None:
-    """onnxruntime ignores arguments it does not know; one that is nearly ours was meant for us."""
-    from difflib import get_close_matches  # noqa: PLC0415
-    from inspect import signature  # noqa: PLC0415
-
-    for name in unknown:
-        if meant := get_close_matches(name, signature(InferenceSession).parameters, 1, 0.8):
-            raise UsageError(f"there is no argument '{name}'", hint=f"{meant[0]}=")
-
-
-def _is_planned(mode: str | None) -> bool:
-    """Whether a session asked for in this mode is planned, where it can be: if nobody says otherwise, it is."""
-    return mode in (None, _PLANNED)
-
-
-def _choose(model: str | bytes | os.PathLike[str], mode: str | None) -> tuple[Package | None, Mode]:
-    """The package, if it is one, and the mode; for a planned session, the one that plans come on top of."""
-    if _is_planned(mode):
-        mode = None
-    if isinstance(model, bytes):
-        chosen = find_mode(mode or "stock")
-        if chosen.form != "any":
-            raise UsageError(f"mode '{chosen.name}' maps files, and a model in bytes has none", hint="give its path")
-        return None, chosen
-    if not os.path.isdir(model):  # noqa: PTH112  pathlib is half a MiB, and most models are files
-        chosen = find_mode(mode or "stock")
-        if chosen.form != "any":
-            from pathlib import Path  # noqa: PLC0415
-
-            check_mode(chosen.name, Path(model))
-        return None, chosen
-    from pathlib import Path  # noqa: PLC0415
-
-    from onnxmem.session.package import open_package  # noqa: PLC0415
-
-    path = Path(model)
-    package = open_package(path)
-    if mode is None or mode == package.manifest.mode:
-        return package, package.mode
-    chosen, form = find_mode(mode), package.mode.form
-    # A prepacked model is one with external weights, too.
-    if chosen.form in (form, "any") or (form, chosen.form) == ("prepacked", "external"):
-        return package, chosen
-    raise UsageError(
-        f"mode '{mode}' cannot load '{path}', which was packed for '{package.manifest.mode}'",
-        hint=f"pack it again with --mode {mode}",
-    )
-
-
-def _only_cpu(providers: Any, package: Package) -> Any:
-    """Packages are optimized for the CPU: others would be given a graph that is not for them."""
-    for provider in providers or ():
-        name = provider if isinstance(provider, str) else provider[0]
-        if name not in CPU_PROVIDERS:
-            raise RuntimeUnsupported(
-                f"the package '{package.folder}' is for {CPU}, not for {name}", hint="load the .onnx file instead"
-            )
-    return [CPU]
