@@ -25,6 +25,7 @@ LAYERS = [
     {"zoo"},
     {"placement"},
     {"schedule"},
+    {"rewriting"},
     {"session"},
     {"measurement"},
     {"prediction"},

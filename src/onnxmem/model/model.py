@@ -133,6 +133,10 @@ class Model:
             graph = replace(graph, nodes=nodes, numbering="runtime")
         return replace(graph, view=seen, notes=tuple(notes))
 
+    def optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+        """What ONNX Runtime makes of it at a level, for these input shapes; its large weights are left out."""
+        return self._optimized(level, fixed)
+
     def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]], *, ordered: bool = True) -> ModelProto:
         key = (level, tuple(sorted(fixed.items())))
         if key not in self._cache:

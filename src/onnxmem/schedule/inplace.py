@@ -6,7 +6,20 @@ arithmetic such as Add or Exp is *not* done in place, whatever one would expect.
 
 from __future__ import annotations
 
-from onnxmem.model.graph import Node
+from typing import Protocol
+
+
+class Operator(Protocol):
+    """Anything that says which operator it is."""
+
+    @property
+    def op_type(self) -> str:
+        """As in `Relu`."""
+
+    @property
+    def domain(self) -> str:
+        """Whose operator it is; empty for ONNX's own."""
+
 
 # The output is the input: always, whoever else reads it.
 _ALIASES = {
@@ -31,15 +44,15 @@ _IN_PLACE = {
 }
 
 
-def aliased_input(node: Node) -> int | None:
+def aliased_input(node: Operator) -> int | None:
     """The input that output 0 is another view of, or None."""
     return 0 if (_domain(node), node.op_type) in _ALIASES else None
 
 
-def overwritten_input(node: Node) -> int | None:
+def overwritten_input(node: Operator) -> int | None:
     """The input that output 0 may be written over, or None."""
     return _IN_PLACE.get((_domain(node), node.op_type))
 
 
-def _domain(node: Node) -> str:
+def _domain(node: Operator) -> str:
     return "" if node.domain == "ai.onnx" else node.domain
