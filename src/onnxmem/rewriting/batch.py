@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-from onnx import ModelProto, NodeProto
+from onnx import AttributeProto, ModelProto, NodeProto, helper
 
 from onnxmem.model.bindings import input_shapes
 from onnxmem.model.comparing import evaluate, substitute
@@ -23,7 +23,8 @@ from onnxmem.model.shapes import infer_shapes, topological
 from onnxmem.model.tensor_types import Scope
 from onnxmem.model.values import Value
 from onnxmem.model.weights import is_constant, read_weights
-from onnxmem.rewriting.axes import Operator, follow
+from onnxmem.rewriting.axes import Operator
+from onnxmem.rewriting.axis_rules import follow
 from onnxmem.rewriting.exactness import Differs, Sizes, condition
 from onnxmem.unknown import Unknown
 
@@ -151,7 +152,9 @@ class _Walk:
 
     def batch(self) -> Batch | Unknown:
         try:
-            inputs = {name: axis for name, shape in self.shapes.items() if (axis := self._input(name, shape)) is not None}
+            inputs = {
+                name: axis for name, shape in self.shapes.items() if (axis := self._input(name, shape)) is not None
+            }
             for index in topological(self.graph):
                 if not is_constant(self.graph.node[index]):
                     self._node(self.graph.node[index])
@@ -163,9 +166,7 @@ class _Walk:
         known = frozenset().union(*(symbols_of(dim) for shape in self.shapes.values() for dim in shape))
         made = {name: shape for name in outputs if (shape := self._shape(name)) is not None
                 if all(symbols_of(dim) <= known for dim in shape)}  # fmt: skip
-        return Batch(
-            inputs=inputs, outputs=outputs, shapes=self.shapes, made=made, conditions=tuple(self.conditions)
-        )
+        return Batch(inputs=inputs, outputs=outputs, shapes=self.shapes, made=made, conditions=tuple(self.conditions))
 
     def _input(self, name: str, shape: tuple[Dim, ...]) -> int | None:
         axes = [axis for axis, dim in enumerate(shape) if ROWS in symbols_of(dim)]
@@ -194,7 +195,8 @@ class _Walk:
         places = [self.places[name] if name else _Apart.WHOLE for name in (*node.input, *captured)]
         value = self.scope.value_of(node.output[0]) if node.output[0] else None
         if value is not None:
-            counts = any(ROWS in symbols_of(entry) for entry in value.flat if isinstance(entry, Expr))
+            entries: list[object] = value.reshape(-1).tolist()
+            counts = any(ROWS in entry.symbols for entry in entries if isinstance(entry, Expr))
             self._put(node, [_Apart.COUNT if counts else _Apart.WHOLE] * len(node.output))
         elif all(place is _Apart.WHOLE for place in places):
             self._put(node, [_Apart.WHOLE] * len(node.output))
@@ -224,9 +226,7 @@ class _Walk:
             if flow is None or [_Apart.WHOLE if each is None else each for each in flow.inputs] != wanted:
                 continue
             dtypes = tuple(self._dtype(name) for name in node.input)
-            exact = condition(
-                operator, flow, symbol(ROWS), dtypes, constant=lambda k: node.input[k] in self.constants
-            )
+            exact = condition(operator, flow, symbol(ROWS), dtypes, constant=lambda k: node.input[k] in self.constants)
             if isinstance(exact, str):
                 raise _Mixed(f"{label} is not the same bit for bit in parts: {exact}")
             if exact is not None:
@@ -237,8 +237,6 @@ class _Walk:
         raise _Mixed(f"{label} cannot be shown to keep the rows of the batch apart")
 
     def _operator(self, node: NodeProto) -> Operator:
-        from onnx import AttributeProto, helper  # noqa: PLC0415
-
         graphs = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
         return Operator(
             op_type=node.op_type,
@@ -262,6 +260,6 @@ class _Walk:
 
 def _numbers(value: Value | None) -> tuple[int, ...] | None:
     """What a small tensor holds, if all of it is whole numbers."""
-    if value is None or not all(isinstance(entry, int) for entry in value.flat):
-        return None
-    return tuple(int(entry) for entry in value.flat)
+    entries: list[object] = [] if value is None else value.reshape(-1).tolist()
+    whole = tuple(entry for entry in entries if isinstance(entry, int))
+    return None if value is None or len(whole) < len(entries) else whole

@@ -28,7 +28,7 @@ _ALIGNED = 64
 _BY_VECTOR = {"Sin", "Cos", "Atan", "Log", "Softplus", "Elu", "Selu", "Celu", "Mish", "LRN"}
 _SUMS = {"ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp",
          "ReduceProd"}  # fmt: skip
-_NORMALIZED = {"InstanceNormalization", "MeanVarianceNormalization", "LpNormalization"}
+_NORMALIZED = {"InstanceNormalization", "LpNormalization"}
 _NEVER = {"RNN", "GroupNormalization", "Acosh", "Asinh", "Atanh", "Cosh", "Sinh", "Tan", "Acos", "Asin", "Swish",
           "RMSNormalization", "GlobalLpPool"}  # fmt: skip
 """What nobody has looked at, or what is different for no reason that could be avoided."""
@@ -62,24 +62,26 @@ def condition(
 
     `constant` says whether an input is a weight that nobody can replace.
     """
-    key = (operator.domain, operator.op_type)
     if dtypes and dtypes[0] not in _FLOATS:
         return None
-    if key in _PRODUCTS:
+    if (operator.domain, operator.op_type) in _PRODUCTS:
         return _product(operator, flow, unit, dtypes, constant)
     if operator.op_type in _NEVER:
         return "its kernel may do the same row differently among others"
-    row = _row_bytes(operator, flow, unit, dtypes)
+    if operator.op_type in ("LSTM", "GRU") and not all(constant(place) for place in (1, 2)):
+        return "its weights are computed"
+    return _by_row(operator, _row_bytes(operator, flow, unit, dtypes))
+
+
+def _by_row(operator: Operator, row: Dim) -> Differs | None:
     if operator.op_type in _BY_VECTOR:
         return lambda now, whole: _threads(now, whole) or _unaligned(row, whole)
     if operator.op_type in _SUMS:
         return lambda now, whole: _unaligned(row, whole) or _single(now, whole)
     if operator.op_type in _NORMALIZED:
         return lambda _, whole: _unaligned(row, whole)
-    if key in _CONVOLUTIONS:
+    if (operator.domain, operator.op_type) in _CONVOLUTIONS:
         return lambda now, whole: "" if now.threads == 1 else _single(now, whole)
-    if operator.op_type in ("LSTM", "GRU") and not all(constant(place) for place in (1, 2)):
-        return "its weights are computed"
     return None
 
 
@@ -125,7 +127,8 @@ def _product(
         for sizes in (now, whole):
             high = sizes.of(rows)
             steps |= _steps(high, sizes.of(columns), sizes.of(inner), sizes.of(batches), sizes.threads)
-        if now.of(rows) != whole.of(rows) and (now.of(rows) == 1 or now.of(columns) == 1):
+        vector = now.of(rows) == 1 or whole.of(rows) == 1 or now.of(columns) == 1
+        if vector and (now.of(rows) != whole.of(rows) or now.of(batches) < now.threads > 1):
             return "a single row or column is computed differently"
         return "" if len(steps) == 1 else "so few rows are shared among threads differently"
 
