@@ -1,78 +1,90 @@
-"""Where does an axis go through an operator? If an output is cut along it, which inputs must be cut, and where?
+"""Which axis of which tensor is the height of an image, and which nodes can be computed in parts along it?
 
-One table for two questions: whether the rows of a batch stay apart (`batch.py`), and which part of a graph can be
-computed in blocks (`blocks.py`). An axis is a multiple of the `unit` that is followed: a batch of n, or the n·s tokens
-that it was merged into; each of its n parts lies in one piece. Shapes may be numbers or expressions of names.
-
-What no rule in `axis_rules.py` allows, is not followed.
+Convolutions and pooling say which axis is which; from there it is followed through the graph, transposed and reshaped
+tensors included. A tensor for which two ways lead to different axes has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-from onnxmem.model.dims import Dim, floor_div
+from onnxmem.model.blocks import BLOCKED_DOMAIN
+from onnxmem.rewriting.local import Local
+from onnxmem.rewriting.rules import local
+from onnxmem.rewriting.static import StaticGraph, StaticNode
 
-Shape: TypeAlias = "tuple[Dim, ...] | None"
-CONTRIB = "com.microsoft"
-NCHWC = "com.microsoft.nchwc"
-"""Operators that work on blocks of channels."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operator:
-    """A node, as far as an axis cares."""
-
-    op_type: str
-    domain: str
-    attributes: Mapping[str, Any]
-    inputs: tuple[Shape, ...]
-    """None: the input is not there, or its shape is not known."""
-    outputs: tuple[Shape, ...]
-    values: tuple[tuple[int, ...] | None, ...]
-    """What the inputs hold, where those are a few integers that are known."""
-    opset: int
-    given: tuple[bool, ...]
-    """Which of the inputs are there."""
-
-    @property
-    def rank(self) -> int:
-        """How many axes its first output has."""
-        return len(self.outputs[0] or ())
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """One of its attributes; text comes as text."""
-        value = self.attributes.get(name, default)
-        return value.decode() if isinstance(value, bytes) else value
-
-    def integers(self, place: int, name: str) -> list[int] | None:
-        """What newer versions of an operator take as an input, and older ones as an attribute; None if not known."""
-        if place < len(self.given) and self.given[place]:
-            found = self.values[place]
-            return None if found is None else list(found)
-        value = self.attributes.get(name)
-        return None if value is None else list(value)
-
-    def has(self, place: int) -> bool:
-        """Whether there is such an input."""
-        return place < len(self.given) and self.given[place]
+_SAYING = frozenset({"Conv", "FusedConv", "MaxPool", "AveragePool", "ConvTranspose", "Resize", "Upsample"})
+_ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class Flow:
-    """Where the axis is in each input and output; None: not there, so that all of it belongs to every part."""
+class Axes:
+    """One dimension of images, followed through a graph."""
 
-    inputs: tuple[int | None, ...]
-    outputs: tuple[int | None, ...]
+    seed: int
+    """The axis it is where convolutions work: 2 for the height."""
+    of: Mapping[str, int]
+    """The axis of each tensor that has it."""
+    nodes: tuple[Local | None, ...]
+    """How each node is computed in parts along it; None for those that cannot be."""
 
 
-def is_multiple(dim: Dim, unit: Dim) -> bool:
-    """Whether a dimension is the unit, so and so many times."""
-    return floor_div(dim, unit) * unit == dim and dim != 0
+def follow(graph: StaticGraph, seed: int) -> Axes:
+    """All tensors that have this dimension, and all nodes that can be computed in parts along it."""
+    of: dict[str, int] = {}
+    spoiled: set[str] = set()
+
+    def note(name: str, axis: int) -> bool:
+        if name in spoiled or name in graph.weights:
+            return False
+        if of.setdefault(name, axis) != axis:
+            spoiled.add(name)
+            del of[name]
+        return True
+
+    for node in graph.nodes:
+        if node.op_type in _SAYING or (node.domain == BLOCKED_DOMAIN and node.op_type == "ReorderInput"):
+            for name in node.outputs[:1]:
+                if len(graph.shape(name) or ()) > seed:
+                    note(name, seed)
+    found: list[Local | None] = [None] * len(graph.nodes)
+    for _ in range(_ROUNDS):
+        before = dict(of)
+        for place, node in enumerate(graph.nodes):
+            found[place] = _along(node, graph, of)
+            for name, axis in _named(node, found[place]):
+                note(name, axis)
+        if of == before:
+            break
+    kept = (
+        each if all(of.get(name) == axis for name, axis in _named(node, each)) else None
+        for node, each in zip(graph.nodes, found, strict=True)
+    )
+    return Axes(seed, of, tuple(kept))
 
 
-def cut(shape: Sequence[Dim], axis: int | None, unit: Dim, part: Dim) -> tuple[Dim, ...]:
-    """The shape of a tensor that is cut along an axis, where `part` of the unit is left."""
-    return tuple(floor_div(dim, unit) * part if place == axis else dim for place, dim in enumerate(shape))
+def _named(node: StaticNode, found: Local | None) -> Iterator[tuple[str, int]]:
+    """The tensors around a node that is computed in parts, each with its axis."""
+    if found is not None:
+        yield from ((name, found.axis) for name in node.outputs if name)
+        for name, window in zip(node.inputs, found.windows, strict=True):
+            if window is not None and name:
+                yield name, window.axis
+
+
+def _along(node: StaticNode, graph: StaticGraph, of: Mapping[str, int]) -> Local | None:
+    """How the node is computed in parts, the axis of an output or an input being known."""
+    known = next((of[name] for name in node.outputs if name in of), None)
+    if known is not None:
+        return local(node, graph, known)
+    if not any(name in of for name in node.inputs):
+        return None
+    for axis in range(len(graph.shape(node.first_output) or ())):
+        found = local(node, graph, axis)
+        if found is not None and any(
+            window is not None and of.get(name) == window.axis
+            for name, window in zip(node.inputs, found.windows, strict=True)
+        ):
+            return found
+    return None

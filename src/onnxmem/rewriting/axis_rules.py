@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from onnxmem.model.dims import Dim, product
-from onnxmem.rewriting.axes import CONTRIB, NCHWC, Flow, Operator, Shape, is_multiple
+from onnxmem.rewriting.flow import CONTRIB, NCHWC, Flow, Operator, Shape, is_multiple
 
 
 class NotFollowed(Exception):

@@ -23,9 +23,9 @@ from onnxmem.model.shapes import infer_shapes, topological
 from onnxmem.model.tensor_types import Scope
 from onnxmem.model.values import Value
 from onnxmem.model.weights import is_constant, read_weights
-from onnxmem.rewriting.axes import Operator
 from onnxmem.rewriting.axis_rules import follow
 from onnxmem.rewriting.exactness import Differs, Sizes, condition
+from onnxmem.rewriting.flow import Operator
 from onnxmem.unknown import Unknown
 
 ROWS = "rows of the batch"

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from onnxmem.model.comparing import evaluate
 from onnxmem.model.dims import Dim, floor_div, product
-from onnxmem.rewriting.axes import CONTRIB, Flow, Operator
+from onnxmem.rewriting.flow import CONTRIB, Flow, Operator
 
 _ALIGNED = 64
 _BY_VECTOR = {"Sin", "Cos", "Atan", "Log", "Softplus", "Elu", "Selu", "Celu", "Mish", "LRN"}
