@@ -11,8 +11,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from onnxmem.model.model import Model
-from onnxmem.prediction.scratch.kernel import Scratch
-from onnxmem.prediction.scratch.kernels import scratch_of
+from onnxmem.scratch.kernel import Scratch
+from onnxmem.scratch.kernels import scratch_of
 from onnxmem.session.planned.trace import OUTLIVES, Trace, record
 from tests.helpers import model_of, session_options, start
 

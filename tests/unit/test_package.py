@@ -22,7 +22,7 @@ LAYERS = [
     {"environment"},
     {"result"},
     {"model"},
-    {"zoo"},
+    {"zoo", "scratch"},
     {"placement"},
     {"schedule"},
     {"rewriting"},

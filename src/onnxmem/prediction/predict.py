@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 
 from onnxmem.deadline import Deadline
 from onnxmem.environment import available_cores
 from onnxmem.errors import UsageError
+from onnxmem.model.blocks import block_size
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.model import Model
 from onnxmem.prediction.arena import Arena
@@ -19,9 +19,9 @@ from onnxmem.prediction.heap import Heap
 from onnxmem.prediction.loading import INLINE, Weights, loaded, mapped_bytes, packed_in_arena
 from onnxmem.prediction.prediction import PARTS, Forecast, Part, Prediction
 from onnxmem.prediction.requests import Requests, Runs, as_saved, runs_of, unknown_tensors
-from onnxmem.prediction.scratch.kernel import NOTHING, Scratch
-from onnxmem.prediction.scratch.kernels import allocated_shape, scratch_of
 from onnxmem.schedule.scheduled import Question, Scheduled, numbered_graph
+from onnxmem.scratch.kernel import NOTHING, Scratch
+from onnxmem.scratch.kernels import allocated_shape, scratch_of
 from onnxmem.session.modes import find_mode
 from onnxmem.unknown import Unknown
 
@@ -313,12 +313,3 @@ def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int,
             room -= sizes[name]
     sizes["arena slack"] = room
     return tuple(Part(name=name, bytes=sizes[name]) for name in PARTS if sizes.get(name, 0) > 0)
-
-
-def block_size() -> int:
-    """Channels in a block of ONNX Runtime's blocked layout, which depends on the processor."""
-    try:
-        flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
-    except (OSError, StopIteration):
-        return 8
-    return 16 if " avx512f" in flags else 8

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from onnxmem._native import arena
 from onnxmem.model.dtypes import dtype_bits
 from onnxmem.model.graph import Graph, Node, Tensor
-from onnxmem.prediction.scratch.kernel import Scratch
 from onnxmem.schedule.orders import find_order
 from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import lifetimes
+from onnxmem.scratch.kernel import Scratch
 from onnxmem.unknown import Unknown
 
 _PATTERN_STEP = 256

@@ -11,7 +11,7 @@ session with `ORT_DISABLE_ALL` and `PRIORITY_BASED`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError
+from onnxmem.model.load import node_reads
 from onnxmem.model.weights import is_constant
 from onnxmem.rewriting.live import NODE_BYTES
 from onnxmem.rewriting.static import StaticGraph, StaticNode
@@ -81,6 +82,7 @@ def apply(model: ModelProto, rewriting: Rewriting) -> ModelProto:
     rewritten.graph.node.extend(node for node in model.graph.node if is_constant(node))
     for node in graph.nodes:
         rewritten.graph.node.append(_written(node, originals, names))
+    _drop_unread(rewritten, {name for node in model.graph.node for name in node.input})
     for name in graph.added:
         array = np.array(graph.values[name], np.int64).reshape(graph.tensors[name].shape)
         rewritten.graph.initializer.append(numpy_helper.from_array(array, name))
@@ -89,6 +91,16 @@ def apply(model: ModelProto, rewriting: Rewriting) -> ModelProto:
     del rewritten.graph.value_info[:]
     rewritten.graph.value_info.extend(kept)
     return rewritten
+
+
+def _drop_unread(rewritten: ModelProto, read_before: Collection[str]) -> None:
+    """Shapes that nobody reads any more have to go: ONNX Runtime refuses a model that has them."""
+    read = {name for node in rewritten.graph.node for name in node_reads(node)}
+    read.update(value.name for value in rewritten.graph.output)
+    kept = [tensor for tensor in rewritten.graph.initializer if tensor.name in read or tensor.name not in read_before]
+    if len(kept) < len(rewritten.graph.initializer):
+        del rewritten.graph.initializer[:]
+        rewritten.graph.initializer.extend(kept)
 
 
 class _Names:

@@ -6,25 +6,23 @@ the values of small integer ones. A rewriting is again such a graph, so that sev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, numpy_helper
 
-from onnxmem.errors import ModelError
 from onnxmem.model.bindings import bind
+from onnxmem.model.blocks import BLOCKED_DOMAIN, block_size
 from onnxmem.model.dtypes import dtype_bits, tensor_bytes
-from onnxmem.model.graph import Graph
+from onnxmem.model.graph import Graph, Node
 from onnxmem.model.model import Model
-from onnxmem.model.optimize import optimize
+from onnxmem.scratch.kernels import may_take, scratch_of
+from onnxmem.unknown import Unknown
 
-BLOCKED_DOMAIN = "com.microsoft.nchwc"
-"""The operators that work on blocks of channels: N × C/b × H × W × b in memory, whatever the shape says."""
 # Integer weights that say shapes, axes, starts … are never longer.
 _LONGEST_VALUE = 1024
 _INTEGERS = (TensorProto.INT64, TensorProto.INT32)
@@ -89,8 +87,10 @@ class StaticGraph:
     opset: int
     blocked: frozenset[str] = frozenset()
     """The tensors that lie in memory in blocks of channels."""
-    block: int = 16
+    block: int = 8
     """How many channels a block has."""
+    threads: int = 1
+    """How many threads a run has; some kernels take scratch for each."""
     added: tuple[str, ...] = ()
     """The integer weights that a rewriting has added, in order; their shapes are in `tensors`."""
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -114,8 +114,26 @@ class StaticGraph:
         tensor = self.tensors.get(name)
         return None if tensor is None else tensor.shape
 
+    def scratch(self, node: StaticNode, tensors: Mapping[str, StaticTensor]) -> int:
+        """The bytes that a node takes for itself while it runs, by the formula of its kernel."""
+        if not may_take(node.op_type, node.domain):
+            return 0
+        kernel = Node(0, "", node.op_type, node.domain, node.inputs, node.outputs, (), node.attributes)
+        found = scratch_of(
+            kernel,
+            lambda name: tensors[name].shape if name in tensors else None,
+            lambda name: tensors[name].dtype if name in tensors else None,
+            self.weights.__contains__,
+            self.threads,
+            self.block,
+            self.opset,
+        )
+        return 0 if isinstance(found, Unknown) else found.peak
 
-def static_graph(model: Model, shapes: Mapping[str, tuple[int, ...]], *, optimized: bool = True) -> StaticGraph:
+
+def static_graph(
+    model: Model, shapes: Mapping[str, tuple[int, ...]], *, optimized: bool = True, threads: int = 1
+) -> StaticGraph:
     """The graph of `model` for inputs of these shapes, as ONNX Runtime would run it.
 
     With `optimized`, the model is a file as someone wrote it, and is optimized here for just these shapes, without its
@@ -129,18 +147,11 @@ def static_graph(model: Model, shapes: Mapping[str, tuple[int, ...]], *, optimiz
         proto = model.optimized("all", known)
     else:
         graph, proto = model.graph(bindings, view="raw"), model.proto
-    return from_graph(graph, proto)
+    return from_graph(graph, proto, threads)
 
 
-def from_graph(graph: Graph, proto: ModelProto) -> StaticGraph:
+def from_graph(graph: Graph, proto: ModelProto, threads: int = 1) -> StaticGraph:
     """The static view of a graph whose dimensions all have numbers; `proto` is the model it was read from."""
-    tensors = {
-        name: StaticTensor(tuple(int(str(dim)) for dim in tensor.shape), tensor.dtype, tensor.size)
-        for name, tensor in graph.tensors.items()
-        if isinstance(tensor.size, int) and tensor.shape is not None
-    }
-    for weight in graph.weights:
-        tensors[weight.name] = StaticTensor(weight.shape, weight.dtype, weight.size or 0)
     nodes = tuple(
         StaticNode(
             node.op_type,
@@ -154,18 +165,35 @@ def from_graph(graph: Graph, proto: ModelProto) -> StaticGraph:
         for node in graph.nodes
     )
     blocked = _blocked(nodes)
-    return StaticGraph(
+    block = block_size() if blocked else 8
+    static = StaticGraph(
         nodes=nodes,
-        tensors=tensors,
+        tensors=_tensors(graph, blocked, block),
         weights=frozenset(weight.name for weight in graph.weights),
         values=_integers(proto),
         inputs=graph.inputs,
         outputs=graph.outputs,
         opset=next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1),
         blocked=blocked,
-        block=block_size() if blocked else 16,
+        block=block,
+        threads=threads,
         notes=graph.notes,
     )
+    with_scratch = (node._replace(scratch=static.scratch(node, static.tensors)) for node in nodes)
+    return replace(static, nodes=tuple(with_scratch))
+
+
+def _tensors(graph: Graph, blocked: Collection[str], block: int) -> dict[str, StaticTensor]:
+    found = {}
+    for name, tensor in graph.tensors.items():
+        if isinstance(tensor.size, int) and tensor.shape is not None:
+            found[name] = StaticTensor(tuple(int(str(dim)) for dim in tensor.shape), tensor.dtype, tensor.size)
+        if name in found and name in blocked and found[name].shape[1] % block:  # there are only whole blocks
+            batch, channels, *rest = found[name].shape
+            found[name] = found[name].reshaped((batch, -(-channels // block) * block, *rest))
+    for weight in graph.weights:
+        found[weight.name] = StaticTensor(weight.shape, weight.dtype, weight.size or 0)
+    return found
 
 
 def _integers(proto: ModelProto) -> dict[str, tuple[int, ...]]:
@@ -189,27 +217,3 @@ def _blocked(nodes: Iterable[StaticNode]) -> frozenset[str]:
         if made:
             found.update(filter(None, node.outputs))
     return frozenset(found)
-
-
-@cache
-def block_size() -> int:
-    """How many channels ONNX Runtime puts in a block on this processor; 16 where it has no blocks.
-
-    Only ONNX Runtime knows. A convolution with 36 filters gets as many as fill whole blocks: 48 says 16.
-    """
-    filters = helper.make_tensor("w", TensorProto.FLOAT, [36, 3, 1, 1], [1.0] * 108)
-    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 36, 4, 4])
-    node = helper.make_node("Conv", ["x", "w"], ["y"])
-    proto = helper.make_model(
-        helper.make_graph([node], "block", [image], [result], [filters]), opset_imports=[helper.make_opsetid("", 13)]
-    )
-    proto.ir_version = 8
-    try:
-        found = optimize(proto, Path(), "all", {})
-    except ModelError:
-        return 16
-    if not any(node.domain == BLOCKED_DOMAIN for node in found.graph.node):
-        return 16
-    widest = max(tensor.dims[0] for tensor in found.graph.initializer if len(tensor.dims) == 4)
-    return {64: 32, 48: 16, 40: 8}.get(widest, 4)

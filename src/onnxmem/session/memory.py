@@ -53,6 +53,20 @@ class ShapeMemory(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BatchMemory(Record):
+    """A batch that was run in parts, to keep to the budget."""
+
+    inputs: Mapping[str, tuple[int, ...]]
+    rows: int
+    rows_at_once: int
+    """The rows of its largest part."""
+    parts: int
+    needed: int = stored("needed_bytes")
+    """What its largest part takes, and the outputs of all of them."""
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class SessionMemory(Record):
     """What a planned session takes to run, and how its runs were served; without a plan, why there is none."""
 
@@ -82,6 +96,12 @@ class SessionMemory(Record):
     overruns: int = 0
     """Writes behind the end of a buffer; only a session with debug=True looks."""
     shapes: tuple[ShapeMemory, ...] = ()
+    budget: int | None = stored("budget_bytes", default=None)
+    """The most that a run may take, its outputs included, if anybody said so."""
+    unsplit: str = ""
+    """Why no batch can be run in parts; empty if it can be, or if there is no budget."""
+    batches: tuple[BatchMemory, ...] = ()
+    """The batches that were run in parts."""
 
     def with_others(self, others: Sequence[SessionMemory]) -> SessionMemory:
         """Together with sessions of other graphs in the same arena."""
@@ -90,7 +110,10 @@ class SessionMemory(Record):
         every = [self, *others]
         largest = max(every, key=lambda each: each.plan_bytes if isinstance(each.plan_bytes, int) else -1)
         counts = {name: sum(getattr(each, name) for each in every) for name in _COUNTED}
-        return replace(largest, **counts, shapes=tuple(shape for each in every for shape in each.shapes))
+        shapes, batches = ([x for each in every for x in getattr(each, name)] for name in ("shapes", "batches"))
+        # Why batches are not split is said of the package's own graph: the others are for one size each.
+        unsplit = "" if any(not each.unsplit for each in every) else self.unsplit
+        return replace(largest, **counts, unsplit=unsplit, shapes=tuple(shapes), batches=tuple(batches))
 
 
 _COUNTED = (

@@ -30,6 +30,8 @@ class PlanningOptions:
     """Whether the system is asked for large pages."""
     sharing: bool | None = None
     """Whether operators may write over an input that dies, where their kernels allow it; by default yes."""
+    budget: int | str | None = None
+    """The most that a run may take, its outputs included, as in "64MiB": larger batches are run in parts."""
     debug: bool | None = None
     """Whether freed memory is overwritten and the ends of buffers are watched."""
 
@@ -43,6 +45,8 @@ class PlanningOptions:
             object.__setattr__(self, "plans", tuple(self.plans))
         if self.max_plans is not None and not (isinstance(self.max_plans, int) and self.max_plans >= 1):
             raise UsageError(f"a session remembers at least one plan: max_plans cannot be {self.max_plans!r}")
+        if self.budget is not None:
+            object.__setattr__(self, "budget", checked_budget(self.budget))
         check_seconds("plan_seconds", self.plan_seconds)
         check_seconds("trim_after", self.trim_after)
         if self.arena is None:
@@ -64,3 +68,13 @@ def check_seconds(name: str, value: Any) -> None:
     """Raise UsageError unless this is a number of seconds, or None."""
     if value is not None and not (isinstance(value, int | float) and value >= 0):
         raise UsageError(f"{name} must be a number of seconds, not {value!r}")
+
+
+def checked_budget(budget: Any) -> int:
+    """A number of bytes, or a text that says one, as a number; UsageError if it is neither."""
+    from onnxmem.units import parse_bytes  # noqa: PLC0415  few sessions have a budget
+
+    number = parse_bytes(budget) if isinstance(budget, str) else budget
+    if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
+        raise UsageError(f"a budget is a number of bytes, or a text such as '64MiB', not {budget!r}")
+    return number

@@ -21,6 +21,7 @@ from onnxmem.session.trim import trim
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:  # imported where something is planned, or is a package: it would count as memory of all others
+    from onnxmem.session.chunks import Chunks
     from onnxmem.session.graphs import Graphs
     from onnxmem.session.memory import SessionMemory
     from onnxmem.session.packed_graphs import TiledGraph
@@ -69,6 +70,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         trim_after: float | None = None,
         huge_pages: bool | None = None,
         sharing: bool | None = None,
+        budget: int | str | None = None,
         debug: bool | None = None,
         **kwargs: Any,
     ) -> None:
@@ -93,6 +95,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             raise UsageError(f"{keywords.given[0]}= stands beside planning=", hint="put it into the PlanningOptions")
         self._planning = planning or keywords
         self._planner: Planner | None = None
+        self._chunks: Chunks | None = None
         self._unplanned = "" if self._to_be_planned else f"mode '{mode}' does not plan"
         if self._planning.given and not self._to_be_planned:
             raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
@@ -103,7 +106,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._graphs: Graphs | None = None
         self.graph: TiledGraph | None = None
         """The graph of its package that is loaded; None: the package's own, or there is no package."""
-        tiled = self.package.manifest.tiled if self.package else ()
+        tiled, most = self.package.manifest.tiled if self.package else (), self._planning.budget
+        if most is not None:
+            tiled = tuple(graph for graph in tiled if graph.peak_bytes <= int(most))
         self._load(path_or_bytes, tiled[0] if tiled and self._to_be_planned else None)
         if self.graph is not None:
             from onnxmem.session.graphs import Graphs  # noqa: PLC0415  few packages have several
@@ -113,9 +118,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     # What runs.
 
     def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
-        """Compute outputs, as onnxruntime's `run` does."""
+        """Compute outputs, as onnxruntime's `run` does; with a budget, a few rows of a batch at a time if need be."""
         if self._graphs is not None and (session := self._graphs.for_feeds(input_feed)) is not self:
             return session.run(output_names, input_feed, run_options)
+        if self._chunks is not None:
+            return self._chunks.run(self, output_names, input_feed, run_options)
+        return self.run_whole(output_names, input_feed, run_options)
+
+    def run_whole(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
+        """Compute outputs of all rows at once with the graph that is loaded, whatever the budget is."""
         if self._planner is None:
             return super().run(output_names, input_feed, run_options)
         return self._planner.run(super().run, output_names, input_feed, run_options)
@@ -197,8 +208,13 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             reason = self._unplanned or "the session was released"
             none = Unknown(reason)
             return SessionMemory(reason=reason, arena_bytes=none, plan_bytes=none, bound_bytes=none)
+        memory = self._planner.memory
+        if self._chunks is not None:
+            batch = self._chunks.batch
+            unsplit = batch.reason if isinstance(batch, Unknown) else ""
+            memory = replace(memory, budget=self._chunks.budget, unsplit=unsplit, batches=self._chunks.memory)
         others = self._graphs.loaded[1:] if self._graphs else []
-        return self._planner.memory.with_others([session.memory for session in others])
+        return memory.with_others([session.memory for session in others])
 
     @property
     def arena(self) -> Arena | None:
@@ -243,6 +259,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _load(self, model: str | bytes | os.PathLike[str], graph: TiledGraph | None) -> None:
         providers, provider_options, more = self._how
+        self._chunks = None
         self._use(model, graph)
         with self._prepared(providers, from_bytes=isinstance(model, bytes)):
             super().__init__(self._model, self._options, providers, provider_options, **more)
@@ -286,6 +303,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if self._mode.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
                 raise UsageError("a prepacked package with packing disabled would ignore its packed weights")
             yield
+        if self._planning.budget is not None:
+            self._chunks = self._within_budget(packed=watched.get(DISABLE_PREPACKING) != "1")
         if self._planner is not None or self._mode.trim:
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
@@ -294,6 +313,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             from onnxmem.session.prefault import prefault  # noqa: PLC0415
 
             prefault(self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read)
+
+    def _within_budget(self, *, packed: bool) -> Chunks:
+        """What keeps runs to the budget."""
+        if self._planner is None:
+            raise RuntimeUnsupported(f"a budget cannot be kept: {self._unplanned}", hint="leave budget= out")
+        from onnxmem.session.chunks import Chunks, batch_of  # noqa: PLC0415  it needs what parses models
+
+        threads = self._options.intra_op_num_threads or len(os.sched_getaffinity(0))
+        batch = self._chunks.batch if self._chunks else batch_of(self._model, packed=packed)
+        return Chunks(int(self._planning.budget or 0), batch, self._planner, threads)
 
     def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""

@@ -11,10 +11,11 @@ import pytest
 
 from onnxmem import zoo
 from onnxmem.errors import ModelError
+from onnxmem.model.blocks import block_size
 from onnxmem.model.model import Model
 from onnxmem.rewriting.rewriting import Part, Rewriting, apply
 from onnxmem.rewriting.search import search
-from onnxmem.rewriting.static import StaticNode, StaticTensor, block_size, static_graph
+from onnxmem.rewriting.static import StaticNode, StaticTensor, static_graph
 from tests.unit.rewriting.models import fixed, load, optimized, random_inputs, run
 
 

@@ -190,8 +190,10 @@ class PlanBook:
             return None
         with self.learning:
             trace = self._formulas.predict(key.kind, key.dims)
-        if trace is None:
-            return None
+        return None if trace is None else self.expect(key, trace)
+
+    def expect(self, key: RunKey, trace: Trace) -> ShapePlan:
+        """Plan a shape that never ran, by what it is expected to ask for; the first run that does not, ends that."""
         shape = self._planned(key, trace)
         shape.predicted = True
         with self.lock:
@@ -272,9 +274,9 @@ class PlanBook:
                 self._counts.runs_deviated += 1
                 if shape.predicted and not shape.conduct.fitted:
                     self._shapes.pop(shape.key, None)  # the next run of it is recorded
-                    assert self._formulas is not None
-                    with self.learning:
-                        self._formulas.failed(shape.key.kind)
+                    if self._formulas is not None:
+                        with self.learning:
+                            self._formulas.failed(shape.key.kind)
                     return False
             shape.conduct, advice = adapt(shape.conduct, deviation)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement

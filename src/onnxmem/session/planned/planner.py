@@ -84,6 +84,14 @@ class Planner:
         """A binding of which it knows the shapes."""
         return Binding(session)
 
+    def bound_run(self, binding: Any) -> RunKey:
+        """Which run one with this binding would be."""
+        return _binding_key(binding)
+
+    def plain_run(self, output_names: Any, feeds: Any) -> RunKey:
+        """Which run one with these feeds would be."""
+        return _key(output_names, feeds, None, self.outputs)
+
     # What it takes.
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from onnxmem.prediction.scratch.kernel import Kernel, Scratch, ShapeUnknown, elements, taking
+from onnxmem.scratch.kernel import Kernel, Scratch, ShapeUnknown, elements, taking
 
 _PER_PRODUCT = 64
 """Bytes that describe one product of a batch of them, in multiplying probabilities by values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
+from onnxmem.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
 
 
 def local_response(kernel: Kernel) -> Scratch:

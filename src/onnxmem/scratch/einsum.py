@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from onnxmem.prediction.scratch.kernel import Kernel, Scratch, elements
+from onnxmem.scratch.kernel import Kernel, Scratch, elements
 
 _Operand = dict[str, int]
 """The sizes of all labels, in order; 1 for those that an operand does not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxmem.prediction.scratch.kernel import Kernel, Scratch, elements
+from onnxmem.scratch.kernel import Kernel, Scratch, elements
 
 _STEP = 256
 """Arenas round each of a loop's many pieces up to a multiple of this."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onnxmem.prediction.scratch.convolution import steps_by_one
-from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
+from onnxmem.scratch.convolution import steps_by_one
+from onnxmem.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
 
 _POINTER = 8
 _PIXELS_AT_ONCE = 512

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxmem.prediction.scratch.kernel import Kernel, Scratch, taking
+from onnxmem.scratch.kernel import Kernel, Scratch, taking
 
 
 class _Sizes:

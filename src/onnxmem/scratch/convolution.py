@@ -5,7 +5,7 @@ In blocks of channels (NCHWc) they take nothing beside their outputs.
 
 from __future__ import annotations
 
-from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
+from onnxmem.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
 
 _PER_THREAD = 128 * 128
 """Floats of a thread's piece of the columns."""

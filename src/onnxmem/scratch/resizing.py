@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
+from onnxmem.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
 
 
 def resize(kernel: Kernel) -> Scratch:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from onnxmem.model.blocks import BLOCKED_DOMAIN
 from onnxmem.model.graph import Node
-from onnxmem.prediction.scratch import (
+from onnxmem.scratch import (
     attention,
     control_flow,
     convolution,
@@ -17,11 +18,8 @@ from onnxmem.prediction.scratch import (
     recurrent,
     resizing,
 )
-from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, ShapeUnknown
+from onnxmem.scratch.kernel import NOTHING, Kernel, Scratch, ShapeUnknown
 from onnxmem.unknown import Unknown
-
-BLOCKED = "com.microsoft.nchwc"
-"""The domain of operators whose tensors have their channels in blocks."""
 
 _FORMULAS: Mapping[str, Callable[[Kernel], Scratch]] = {
     "Conv": convolution.convolution,
@@ -75,6 +73,11 @@ _FORMULAS: Mapping[str, Callable[[Kernel], Scratch]] = {
 }
 
 
+def may_take(op_type: str, domain: str) -> bool:
+    """Is there any node of this operator that takes scratch?"""
+    return op_type in _FORMULAS and domain != BLOCKED_DOMAIN
+
+
 def scratch_of(
     node: Node,
     shapes: Callable[[str], tuple[int, ...] | None],
@@ -86,7 +89,7 @@ def scratch_of(
 ) -> Scratch | Unknown:
     """The buffers a node takes while it runs; `shapes` and `dtypes` are asked about weights, too."""
     formula = _FORMULAS.get(node.op_type)
-    if formula is None or node.domain == BLOCKED:
+    if formula is None or node.domain == BLOCKED_DOMAIN:
         return NOTHING
     try:
         return formula(Kernel(node, shapes, dtypes, constant, threads, block, opset))
@@ -96,6 +99,6 @@ def scratch_of(
 
 def allocated_shape(node: Node, shape: Sequence[int], block: int) -> tuple[int, ...]:
     """The shape in which an output is allocated: channels in blocks come in whole blocks."""
-    if node.domain != BLOCKED or node.op_type == "ReorderOutput" or len(shape) < 2:
+    if node.domain != BLOCKED_DOMAIN or node.op_type == "ReorderOutput" or len(shape) < 2:
         return tuple(shape)
     return (shape[0], -(-shape[1] // block) * block, *shape[2:])

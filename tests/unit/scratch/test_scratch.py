@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from onnxmem.model.blocks import BLOCKED_DOMAIN
 from onnxmem.model.graph import Node
-from onnxmem.prediction.scratch import attention
-from onnxmem.prediction.scratch.kernel import Scratch
-from onnxmem.prediction.scratch.kernels import BLOCKED, allocated_shape, scratch_of
+from onnxmem.scratch import attention
+from onnxmem.scratch.kernel import Scratch
+from onnxmem.scratch.kernels import allocated_shape, scratch_of
 from onnxmem.unknown import Unknown
 
 CONTRIB = "com.microsoft"
@@ -87,7 +88,7 @@ def test_convolution(
     scratch = asked("Conv", [data, weights], output, threads=threads, **attributes)
     assert scratch == Scratch(tuple(taken))
     assert asked("FusedConv", [data, weights], output, threads=threads, domain=CONTRIB, **attributes) == scratch
-    assert asked("Conv", [data, weights], output, threads=threads, domain=BLOCKED, **attributes) == Scratch()
+    assert asked("Conv", [data, weights], output, threads=threads, domain=BLOCKED_DOMAIN, **attributes) == Scratch()
 
 
 def test_transposed_convolution_takes_the_columns_of_one_image_and_group() -> None:
@@ -251,9 +252,9 @@ def test_a_shape_that_nobody_knows_is_said() -> None:
 @pytest.mark.parametrize(
     ("domain", "op", "block", "allocated"),
     [
-        (BLOCKED, "ReorderInput", 8, (1, 16, 7, 7)),
-        (BLOCKED, "Conv", 16, (1, 16, 7, 7)),
-        (BLOCKED, "ReorderOutput", 16, (1, 12, 7, 7)),
+        (BLOCKED_DOMAIN, "ReorderInput", 8, (1, 16, 7, 7)),
+        (BLOCKED_DOMAIN, "Conv", 16, (1, 16, 7, 7)),
+        (BLOCKED_DOMAIN, "ReorderOutput", 16, (1, 12, 7, 7)),
         ("", "Conv", 16, (1, 12, 7, 7)),
     ],
 )

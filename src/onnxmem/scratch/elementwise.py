@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
+from onnxmem.scratch.kernel import NOTHING, Kernel, Scratch, elements, taking
 
 
 def where(kernel: Kernel) -> Scratch:

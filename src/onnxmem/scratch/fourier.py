@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxmem.prediction.scratch.kernel import NOTHING, Kernel, Scratch
+from onnxmem.scratch.kernel import NOTHING, Kernel, Scratch
 
 
 def fourier_transform(kernel: Kernel) -> Scratch:

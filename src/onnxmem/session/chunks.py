@@ -1,0 +1,231 @@
+"""How does a batch stay within a budget? It is run a few rows at a time, and outputs are written into their rows.
+
+Only a batch whose rows were proven not to mix is split (`rewriting/batch.py`), and only into parts that give the same
+bits. What a part takes is not guessed: the first two sizes are recorded, all others follow from them, because every
+buffer grows evenly with the rows; and whoever follows such a plan checks every call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from onnx import load_model_from_string
+
+from onnxmem.errors import BudgetExceeded, OnnxmemError
+from onnxmem.model.model import Model
+from onnxmem.rewriting.batch import ROWS, Batch, find_batch
+from onnxmem.session.memory import BatchMemory
+from onnxmem.session.planned.growth import Learned
+from onnxmem.session.planned.planner import Planner
+from onnxmem.session.planned.trace import Trace
+from onnxmem.session.rows import Array, Outputs, Part, along, array_type
+from onnxmem.units import format_bytes, format_count
+from onnxmem.unknown import Unknown
+
+if TYPE_CHECKING:
+    from onnxmem.session.planned.plan_book import RunKey
+
+
+class Session(Protocol):
+    """What a session can do, none of it split."""
+
+    def get_inputs(self) -> Any: ...
+    def get_outputs(self) -> Any: ...
+    def own_binding(self) -> Any: ...
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None: ...
+    def run_whole(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any: ...
+
+
+def batch_of(model: str | bytes | os.PathLike[str], *, packed: bool) -> Batch | Unknown:
+    """The batch of a model's file or bytes, if its rows do not mix; Unknown, with the reason, otherwise."""
+    try:
+        found = Model.of(load_model_from_string(model)) if isinstance(model, bytes) else Model.open(model)
+    except (OnnxmemError, DecodeError) as error:
+        return Unknown(str(error))
+    return find_batch(found.proto, packed=packed)
+
+
+class Chunks:
+    """The budget of a session, and how it keeps to it."""
+
+    def __init__(self, budget: int, batch: Batch | Unknown, planner: Planner, threads: int) -> None:
+        self.budget = budget
+        self.batch = batch
+        self._planner, self._threads = planner, threads
+        self._learned: dict[Any, Learned] = {}
+        self._memory: dict[Any, BatchMemory] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def memory(self) -> tuple[BatchMemory, ...]:
+        """The batches that were split, and how."""
+        with self._lock:
+            return tuple(self._memory.values())
+
+    def run(self, session: Session, output_names: Any, feeds: Any, run_options: Any) -> Any:
+        """Run within the budget: at once if that is possible, in parts if not."""
+        names = list(output_names) if output_names else [each.name for each in session.get_outputs()]
+        dims = self._dims(session, feeds)
+        if isinstance(dims, Unknown) or not isinstance(self.batch, Batch):
+            reason = dims.reason if isinstance(dims, Unknown) else "it has none"
+            return self._whole(session, output_names, feeds, run_options, reason)
+        if dims[ROWS] < 2:
+            return self._whole(session, output_names, feeds, run_options, "it is a single row")
+        others = tuple(sorted((name, number) for name, number in dims.items() if name != ROWS))
+        with self._lock:
+            learned = self._learned.setdefault((tuple(names), others), Learned())
+        if next(self._exact(learned, dims), None) is None:
+            return self._whole(session, output_names, feeds, run_options, self.batch.differs(dims, 1, self._threads))
+        if self._planner.book.find(self._planner.plain_run(output_names, feeds)) is not None:
+            return self._whole(session, output_names, feeds, run_options, "")
+        return self._split(session, feeds, run_options, dims, learned, Outputs(session, self.batch, names, dims))
+
+    def _dims(self, session: Session, feeds: Any) -> dict[str, int] | Unknown:
+        """The numbers of the free dimensions, if these feeds are a batch that can be split."""
+        if isinstance(self.batch, Unknown):
+            return self.batch
+        if not isinstance(feeds, Mapping) or feeds.keys() != self.batch.shapes.keys():
+            return Unknown("other inputs are given than the model asks for")
+        for each in session.get_inputs():
+            value, dtype = feeds[each.name], array_type(each.type)
+            if dtype is None or not isinstance(value, np.ndarray) or value.dtype != dtype:
+                return Unknown(f"input '{each.name}' is no array of numbers of the right type")
+        dims = self.batch.dims({name: value.shape for name, value in feeds.items()})
+        return Unknown("the inputs have different numbers of rows") if dims is None else dims
+
+    def _exact(self, learned: Learned, dims: Mapping[str, int]) -> Iterator[int]:
+        """The numbers of rows at once that give the same bits, ascending."""
+        return (rows for rows in range(1, dims[ROWS]) if self._is_exact(learned, dims, rows))
+
+    def _is_exact(self, learned: Learned, dims: Mapping[str, int], rows: int) -> bool:
+        assert isinstance(self.batch, Batch)
+        key = (rows, dims[ROWS])
+        if key not in learned.exact:
+            learned.exact[key] = rows == dims[ROWS] or not self.batch.differs(dims, rows, self._threads)
+        return learned.exact[key]
+
+    # All at once.
+
+    def _whole(self, session: Session, output_names: Any, feeds: Any, run_options: Any, why: str) -> Any:
+        key = self._planner.plain_run(output_names, feeds)
+        self._check(key, why)
+        outputs = session.run_whole(output_names, feeds, run_options)
+        self._check(key, why)
+        return outputs
+
+    def _check(self, key: RunKey, why: str) -> None:
+        """Raise BudgetExceeded if this run is known to take more than the budget."""
+        shape = self._planner.book.find(key)
+        if shape is None or shape.tape is None:
+            return
+        needed = shape.placement.peak + Trace.recorded(shape.tape.trace).output_bytes
+        if needed > self.budget and why:
+            raise BudgetExceeded(
+                f"a run takes {format_bytes(needed)}, the budget is {format_bytes(self.budget)}, and the batch cannot "
+                f"be split: {why}",
+                hint=f"the least that is possible is {format_bytes(needed)}",
+            )
+
+    # In parts.
+
+    def _split(
+        self,
+        session: Session,
+        feeds: Mapping[str, Array],
+        run_options: Any,
+        dims: Mapping[str, int],
+        learned: Learned,
+        outputs: Outputs,
+    ) -> list[Any]:
+        done, parts, largest = 0, 0, 0
+        while done < dims[ROWS]:
+            part = self._next(learned, dims, done, outputs.bytes)
+            self._run_part(session, feeds, run_options, part, learned, outputs)
+            done, parts, largest = part.start + part.rows, parts + 1, max(largest, part.rows)
+            if learned.peaks:
+                self._refuse(learned, dims, outputs.bytes)
+        if parts == 1:
+            return outputs.finished()
+        peak = max((peak for rows, peak in learned.peaks.items() if rows <= largest), default=0)
+        inputs = {name: array.shape for name, array in feeds.items()}
+        with self._lock:
+            before = self._memory.get(key := (tuple(outputs.names), tuple(sorted(inputs.items()))))
+            self._memory[key] = BatchMemory(
+                inputs=inputs,
+                rows=dims[ROWS],
+                rows_at_once=largest,
+                parts=parts,
+                needed=peak + outputs.bytes,
+                runs=1 + (before.runs if before else 0),
+            )
+        return outputs.finished()
+
+    def _refuse(self, learned: Learned, dims: Mapping[str, int], output_bytes: int) -> None:
+        """Raise BudgetExceeded if even the smallest part takes too much."""
+        least = min(learned.peaks)
+        needed = learned.peaks[least] + output_bytes
+        if needed > self.budget:
+            at_once = format_count(least, "row")
+            raise BudgetExceeded(
+                f"a batch of {dims[ROWS]} takes {format_bytes(needed)} even {at_once} at a time, and the budget is "
+                f"{format_bytes(self.budget)}",
+                hint=f"the least that is possible is {format_bytes(needed)}; a smaller batch has smaller outputs",
+            )
+
+    def _next(self, learned: Learned, dims: Mapping[str, int], done: int, output_bytes: int) -> Part:
+        left, room = dims[ROWS] - done, self.budget - output_bytes
+        most = self._most(learned, dims, left, room)
+        # Parts as equal as can be: the last one shall not be a small one that takes as long as a large one.
+        rows = -(-left // -(-left // most))
+        while rows and not self._is_exact(learned, dims, rows):
+            rows -= 1
+        if rows:
+            return Part(done, rows)
+        # So few are not computed in the same way: some are computed again.
+        rows = next(self._exact(learned, dims))
+        return Part(dims[ROWS] - rows, rows)
+
+    def _most(self, learned: Learned, dims: Mapping[str, int], rows: int, room: int) -> int:
+        """How many rows at once are within the room there is; what is not known is tried small."""
+        exact = self._exact(learned, dims)
+        least = next(exact)
+        if not learned.peaks:
+            return least
+        if len(learned.traces) < 2:
+            second = next(exact, None)
+            return second if second and second <= rows and learned.at_most(second) <= room else least
+        return learned.most(least, max(rows, least), room)
+
+    def _run_part(
+        self,
+        session: Session,
+        feeds: Mapping[str, Array],
+        run_options: Any,
+        part: Part,
+        learned: Learned,
+        outputs: Outputs,
+    ) -> None:
+        assert isinstance(self.batch, Batch)
+        binding = session.own_binding()
+        for name, array in feeds.items():
+            axis = self.batch.inputs.get(name)
+            rows = array if axis is None else array[along(axis, part)]
+            binding.bind_cpu_input(name, np.ascontiguousarray(rows))
+        outputs.bind(binding, part)
+        key, book = self._planner.bound_run(binding), self._planner.book
+        if book.find(key) is None and (expected := learned.trace(part.rows)) is not None:
+            book.expect(key, expected)
+        session.run_with_iobinding(binding, run_options)
+        outputs.take(binding, part)
+        shape = book.find(key)
+        if shape is None or shape.tape is None:
+            learned.uneven = True
+            return
+        learned.peaks[part.rows] = shape.placement.peak
+        if not shape.predicted:
+            learned.traces[part.rows] = Trace.recorded(shape.tape.trace)

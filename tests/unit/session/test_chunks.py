@@ -1,0 +1,207 @@
+"""With a budget, a batch runs a few rows at a time: the same bits, in less memory; or it says what cannot be."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto
+
+from onnxmem import BudgetExceeded, InferenceSession, UsageError, zoo
+from onnxmem.session.memory import SessionMemory
+from tests.unit.rewriting.texts import feeds, model, same, session
+
+MIB = 2**20
+
+
+def budgeted(proto: ModelProto, budget: Any, threads: int = 1, **more: Any) -> Any:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    return InferenceSession(proto.SerializeToString(), options, budget=budget, **more)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("network", "rows", "sizes", "budget"),
+    [
+        ("mobilenet", 16, {"height": 64, "width": 64}, "2MiB"),
+        ("shufflenet", 13, {"height": 64, "width": 64}, "1MiB"),
+        ("transformer", 16, {"sequence": 32}, "3MiB"),
+    ],
+)
+def test_a_batch_runs_within_the_budget(
+    network: str, rows: int, sizes: dict[str, int], budget: str, threads: int
+) -> None:
+    proto = zoo.build(network, **({"layers": 1, "vocabulary": 50} if network == "transformer" else {}))
+    fed = feeds(proto, batch=rows, **sizes)
+    expected, limited = session(proto, threads).run(None, fed), budgeted(proto, budget, threads)
+    for _ in range(3):
+        assert same(limited.run(None, fed), expected)
+    memory = limited.memory
+    (batch,) = memory.batches
+    assert batch.needed <= memory.budget and batch.runs == 3 and batch.rows == rows
+    assert batch.rows_at_once * batch.parts >= rows > batch.rows_at_once > 2
+    assert memory.arena_bytes + expected[0].nbytes <= memory.budget
+    # The third size and others were never recorded: they follow from the first two.
+    assert (memory.runs_recorded, memory.runs_deviated, memory.runs_from_heap) == (2, 0, 0)
+    assert SessionMemory.from_document(memory.document()) == memory
+
+
+def test_what_fits_is_not_split() -> None:
+    proto = zoo.build("mobilenet")
+    limited, fed = budgeted(proto, "64MiB"), feeds(proto, batch=8, height=64, width=64)
+    assert same(limited.run(None, fed), session(proto).run(None, fed))
+    limited.run(None, fed)
+    assert limited.memory.batches[0].runs == 1  # the first, which was to find out
+
+
+def wide(rows: int = 12) -> tuple[ModelProto, dict[str, Any]]:
+    """An MLP that is wider inside than at its ends."""
+    proto = model("a = MatMul(x, w) b = Relu(a) y = MatMul(b, v)", "float[n, 64, 32] x", w=(32, 1024), v=(1024, 16))
+    return proto, feeds(proto, n=rows)
+
+
+def test_a_budget_that_cannot_be_met_says_the_least_that_is_possible() -> None:
+    proto, fed = wide()
+    with pytest.raises(BudgetExceeded, match=r"a batch of 12 takes .* even 1 row at a time") as refused:
+        budgeted(proto, "100KiB").run(None, fed)
+    (least,) = re.findall(r"possible is ([\d.]+) KiB", refused.value.hint)
+    enough = budgeted(proto, f"{float(least) + 0.1}KiB")
+    assert same(enough.run(None, fed), session(proto).run(None, fed))
+    assert enough.memory.batches[0].rows_at_once == 1
+    with pytest.raises(BudgetExceeded):
+        budgeted(proto, f"{float(least) - 0.1}KiB").run(None, fed)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5, 7, 12, 31])
+def test_any_number_of_rows(rows: int) -> None:
+    proto, fed = wide(rows)
+    limited, expected = budgeted(proto, "2MiB"), session(proto).run(None, fed)
+    for _ in range(2):
+        assert same(limited.run(None, fed), expected)
+    assert limited.memory.plan_bytes <= 2 * MIB
+
+
+def test_numbers_of_rows_take_turns() -> None:
+    proto, limited, reference = wide()[0], budgeted(wide()[0], "2MiB"), session(wide()[0])
+    for rows in (1, 9, 2, 30, 4, 9, 1, 17):
+        fed = feeds(proto, seed=rows, n=rows)
+        assert same(limited.run(None, fed), reference.run(None, fed))
+    assert limited.memory.arena_bytes <= 2 * MIB
+
+
+def test_few_rows_that_would_be_computed_differently_are_computed_with_others() -> None:
+    # A mean over the first of two axes is another loop than one over the second of three: single rows will not do.
+    proto = model("m = ReduceMean(x, a) y = Sub(x, m)", "float[n, 40, 16] x", a=np.array([1]))
+    fed = feeds(proto, n=3)
+    limited = budgeted(proto, 3 * 40 * 64 + 150)
+    assert same(limited.run(None, fed), session(proto).run(None, fed))
+    (batch,) = limited.memory.batches
+    assert (batch.rows_at_once, batch.parts) == (2, 2)
+
+
+def test_outputs_of_every_kind_come_out() -> None:
+    proto = model(
+        "a = MatMul(x, w) b = Relu(a) y = MatMul(b, v) t = Transpose<perm = [1, 0, 2]>(y) i = ArgMax<axis = 2>(y) "
+        "s = Sqrt(p) m = Reshape(y, flat)",
+        "float[n, 64, 32] x", "y, t, int64[] i, s, m",
+        w=(32, 1024), v=(1024, 16), p=np.ones(3, np.float32), flat=np.array([-1, 16]),
+    )  # fmt: skip
+    fed, reference = feeds(proto, n=9), session(proto)
+    limited = budgeted(proto, "1.5MiB")
+    for names in (None, ["m", "i"], ["s", "t"], ["y"]):
+        assert same(limited.run(names, fed), reference.run(names, fed))
+    assert len(limited.memory.batches) == 4
+
+
+def test_outputs_whose_shape_depends_on_data_come_out() -> None:
+    proto = model(
+        "a = MatMul(x, w) b = Relu(a) y = MatMul(b, v) z = Expand(y, e)",
+        "float[n, 64, 32] x, int64[1] e", "y, z", w=(32, 1024), v=(1024, 1),
+    )  # fmt: skip
+    fed = {**feeds(proto, n=9), "e": np.array([5])}
+    limited = budgeted(proto, "1.5MiB")
+    assert same(limited.run(None, fed), session(proto).run(None, fed))
+    assert limited.memory.batches[0].parts > 1
+
+
+def test_a_batch_whose_rows_mix_is_run_whole_or_refused() -> None:
+    proto = model(
+        "a = MatMul(x, w) b = Softmax<axis = 0>(a) y = MatMul(b, v)", "float[n, 32] x", w=(32, 512), v=(512, 8)
+    )
+    fed = feeds(proto, n=100)
+    enough = budgeted(proto, "1MiB")
+    assert same(enough.run(None, fed), session(proto).run(None, fed))
+    assert "Softmax" in enough.memory.unsplit and not enough.memory.batches
+    limited = budgeted(proto, "100KiB")
+    for _ in range(2):  # once it has been found out, and from then on before anything is run
+        with pytest.raises(BudgetExceeded, match=r"the batch cannot be split: Softmax"):
+            limited.run(None, fed)
+    assert limited.memory.runs_recorded == 1 and limited.memory.runs_replayed == 0
+
+
+def test_one_row_that_takes_more_is_refused() -> None:
+    proto, fed = wide(1)
+    with pytest.raises(BudgetExceeded, match="a single row"):
+        budgeted(proto, "100KiB").run(None, fed)
+
+
+@pytest.mark.parametrize("budget", ["much", "-1MiB", 0, -5, True, 1.5, ""])
+def test_what_is_no_budget_is_refused(budget: Any) -> None:
+    with pytest.raises(UsageError):
+        budgeted(wide()[0], budget)
+
+
+def test_a_budget_is_for_planned_sessions() -> None:
+    with pytest.raises(UsageError, match="budget= is for planned runs"):
+        budgeted(wide()[0], "1MiB", mode="stock")
+
+
+def test_wrong_feeds_are_refused_as_ever() -> None:
+    proto, fed = wide()
+    limited = budgeted(proto, "2MiB")
+    for wrong in ({"x": fed["x"].astype(np.float64)}, {"z": fed["x"]}, {"x": fed["x"][0]}, {}):
+        with pytest.raises(Exception, match=r"(?i)input|name|rank") as found:
+            limited.run(None, wrong)
+        assert not isinstance(found.value, BudgetExceeded)
+    with pytest.raises(Exception, match="nothing"):
+        limited.run(["nothing"], fed)
+
+
+def test_a_session_that_is_made_again_keeps_its_budget() -> None:
+    proto, fed = wide()
+    limited = budgeted(proto, "2MiB")
+    limited.set_providers(["CPUExecutionProvider"])
+    assert same(limited.run(None, fed), session(proto).run(None, fed))
+    assert limited.memory.batches
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    widths=st.lists(st.sampled_from((8, 64, 300)), min_size=1, max_size=4),
+    rows=st.integers(2, 20),
+    threads=st.sampled_from((1, 2)),
+    kib=st.integers(20, 400),
+)
+def test_whatever_the_budget_it_is_kept_or_refused(widths: list[int], rows: int, threads: int, kib: int) -> None:
+    weights: dict[str, Any] = {}
+    lines, before = [], 16
+    for number, width in enumerate(widths):
+        lines.append(f"m{number} = MatMul(a{number}, w{number}) a{number + 1} = Tanh(m{number})")
+        weights[f"w{number}"], before = (before, width), width
+    proto = model(lines, "float[n, 24, 16] a0", f"a{len(widths)}", **weights)
+    fed, limited = feeds(proto, n=rows), budgeted(proto, kib * 1024, threads)
+    for _ in range(2):
+        try:
+            found = limited.run(None, fed)
+        except BudgetExceeded:
+            continue
+        assert same(found, session(proto, threads).run(None, fed))
+        peak = max((shape.arena_bytes for shape in limited.memory.shapes), default=0)
+        assert peak + found[0].nbytes <= kib * 1024
