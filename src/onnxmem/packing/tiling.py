@@ -52,6 +52,7 @@ from onnxmem.units import format_bytes, format_count
 _LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
 _SEARCH_SECONDS, _PLAN_SECONDS = 30.0, 10.0
 _SHORTFALLS = 3
+_LISTED = 3
 # A budget in bytes alive is met with so much room at first, because places are not always perfect.
 _MARGIN = 0.98
 
@@ -233,7 +234,7 @@ def _recorded(job: TileJob, path: Path, free: Reduced, planned: Planned, rewriti
         extra_work=rewriting.extra_work,
         always_read=always_read(path),
     )
-    parts = (*free.parts, *_tile_parts(rewriting))
+    parts = (*free.parts, *_tile_parts(rewriting, planned.peak - taken["peak_bytes"]))
     return Tiled(free=free, graph=graph, reduced=replace(free, after_bytes=taken["peak_bytes"], parts=parts))
 
 
@@ -247,18 +248,24 @@ def _free_parts(job: TileJob, planned: Planned) -> tuple[ReducedPart, ...]:
     return tuple(parts)
 
 
-def _tile_parts(rewriting: Rewriting) -> tuple[ReducedPart, ...]:
-    # Nodes are added by the rewriting as a whole: they are told with the first of its parts.
-    nodes = [rewriting.added_nodes, *[0] * len(rewriting.parts)]
-    return tuple(
-        ReducedPart(
-            part=f"{part.pieces} {part.kind} of {len(part.nodes)} nodes",
-            gave_bytes=part.before - part.after,
-            nodes=added,
-            extra_work=part.extra_work,
+def _tile_parts(rewriting: Rewriting, gave: int) -> list[ReducedPart]:
+    """What stripes and blocks gave: all of it together, shared out by what would be missed without each."""
+    kinds = list(dict.fromkeys(part.kind for part in rewriting.parts))
+    missed = {kind: sum(p.before - p.after for p in rewriting.parts if p.kind == kind) for kind in kinds}
+    total, found = max(sum(missed.values()), 1), list[ReducedPart]()
+    for kind in kinds:
+        parts = [part for part in rewriting.parts if part.kind == kind]
+        listed = ", ".join(f"{part.pieces} of {format_count(len(part.nodes), 'node')}" for part in parts[:_LISTED])
+        more = f" and {len(parts) - _LISTED} more" * (len(parts) > _LISTED)
+        found.append(
+            ReducedPart(
+                part=f"{kind}: {listed}{more}",
+                gave_bytes=gave * missed[kind] // total,
+                nodes=0 if found else rewriting.added_nodes,  # they are added by all of it together
+                extra_work=sum(part.extra_work for part in parts),
+            )
         )
-        for part, added in zip(rewriting.parts, nodes, strict=False)
-    )
+    return found
 
 
 def _refusal(budget: int, best: Tiled) -> BudgetExceeded:
