@@ -194,17 +194,18 @@ def _least(make: Callable[[int], Any]) -> int:
     raise AssertionError("a budget of one byte was met")
 
 
-HEADER = f"{'model':<18}{'stock':>11}{'planned':>11}{'tiled':>11}{'tl/stock':>9}{'all/stock':>10}{'pl time':>9}{'tl time':>9}"
+COLUMNS = ("stock", "planned", "tiled", "tl/stock", "all/stock", "pl time", "tl time")
+HEADER = f"{'model':<18}" + "".join(f"{name:>11}" for name in COLUMNS)
 
 
 def line(row: dict[str, Any]) -> str:
     sizes = "".join(f"{format_bytes(row[f'{mode}_growth_bytes']):>11}" for mode in MODES)
     ratio = row["tiled_growth_bytes"] / row["stock_growth_bytes"]
     whole = row["tiled_all_bytes"] / row["stock_all_bytes"]
-    times = "".join(f"{row.get(f'{mode}_latency_ratio', float('nan')):>9.3f}" for mode in MODES[1:])
+    times = "".join(f"{row.get(f'{mode}_latency_ratio', float('nan')):>11.3f}" for mode in MODES[1:])
     same = "same" if row["identical"] else "DIFFERENT"
     return (
-        f"{row['model']:<18}{sizes}{ratio:>9.3f}{whole:>10.3f}{times}  {same}{'' if row['tiles'] else '  (not tiled)'}"
+        f"{row['model']:<18}{sizes}{ratio:>11.3f}{whole:>11.3f}{times}  {same}{'' if row['tiles'] else '  (not tiled)'}"
     )
 
 
