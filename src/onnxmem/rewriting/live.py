@@ -30,6 +30,11 @@ def _sharing(op_type: str, domain: str) -> tuple[int | None, int | None]:
     return aliased_input(operator), overwritten_input(operator)
 
 
+def overwrites(node: StaticNode) -> bool:
+    """May it write its output over an input?"""
+    return _sharing(node.op_type, node.domain)[1] is not None
+
+
 def live_bytes(graph: StaticGraph) -> list[int]:
     """The bytes alive while each node runs, its scratch included."""
     return live(graph.nodes, graph.tensors, frozenset(graph.outputs))
