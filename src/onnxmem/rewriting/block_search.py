@@ -8,7 +8,7 @@ and the next place is the one where most is alive then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -71,6 +71,14 @@ def search_blocks(graph: StaticGraph, *, budget: int | None = None, time_limit: 
     is bounded by its steps, of which an ordinary processor does enough in `time_limit` seconds.
     """
     return _Search(graph, time_limit).found(budget)
+
+
+def with_blocks(stripes: Rewriting, *, budget: int | None = None, time_limit: float = 30.0) -> Rewriting:
+    """The same rewriting, and of what it leaves as it is, those parts in blocks that make it need less."""
+    blocks = search_blocks(stripes.graph, budget=budget, time_limit=time_limit)
+    if not blocks.parts:
+        return stripes
+    return replace(stripes, parts=(*stripes.parts, *blocks.parts), graph=blocks.graph, after=blocks.after)
 
 
 class _Search:

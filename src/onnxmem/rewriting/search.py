@@ -2,7 +2,8 @@
 
     estimate every interval ─▶ cover what is above each of many levels ─▶ write the best out ─▶ improve step by step
 
-Estimates only choose; what counts is the graph written out, by the bytes alive in it and the nodes it has more.
+Estimates only choose; what counts is the graph written out, by the bytes alive in it and the nodes it has more. What
+is left of it is then searched for parts that can be computed in blocks (`block_search.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from onnxmem.rewriting.axes import follow
+from onnxmem.rewriting.block_search import with_blocks
 from onnxmem.rewriting.candidates import PIECES, Profile, candidates
 from onnxmem.rewriting.cover import Table, cover
 from onnxmem.rewriting.emit import write
@@ -48,7 +50,7 @@ def search(
     """
     searching = _Search(graph, extra_work, time_limit)
     best = searching.best(budget)
-    return searching.rewriting(best)
+    return with_blocks(searching.rewriting(best), budget=budget, time_limit=time_limit)
 
 
 class _Search:

@@ -47,7 +47,7 @@ def transformer(sequence: int, layers: int = 1, heads: int = 4, width: int = 128
 
 
 def test_attention_and_feed_forward_layers_are_computed_in_blocks() -> None:
-    proto = transformer(256, layers=2)
+    proto = transformer(384, layers=2)
     written, graph = as_run(proto)
     found = search_blocks(graph)
     assert found.before == peak(graph) and found.after == peak(found.graph)
