@@ -112,15 +112,16 @@ def _decode_plain(kind: Any, value: Any, place: str) -> Any:  # noqa: PLR0911  o
 
 
 def _decode_union(kinds: Sequence[Any], value: Any, place: str) -> Any:
-    errors = []
+    # Texts and not errors: those hold on to the frames below the one that is here, and so to whoever reads a document.
+    reasons = []
     for kind in kinds:
         if kind is Unknown:
             continue
         try:
             return decode(kind, value, place)
         except UsageError as error:
-            errors.append(error)
-    raise errors[0]
+            reasons.append(str(error))
+    raise UsageError(reasons[0])
 
 
 def _decode_tuple(kinds: Sequence[Any], value: Any, place: str) -> tuple[Any, ...]:

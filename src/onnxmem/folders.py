@@ -25,6 +25,11 @@ _TEMPORARY = "onnxmem.tmp-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+def cache_folder() -> Path:
+    """Where this user's programs keep what they could find out again; it may not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxmem"
+
+
 @contextmanager
 def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
     """A private folder, in the system's temporary directory or beside a file, that is gone when the block ends.

@@ -18,6 +18,7 @@ from onnxmem import InferenceSession, pack, repack, verify_package
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.packing import ordering as order
 from onnxmem.session.package import PLANS, Package
+from onnxmem.session.packed_graphs import KEEP_OPTIONS
 from tests.small_models import branching, looping
 
 ROWS = 4096
@@ -120,7 +121,7 @@ def test_the_first_run_of_a_loaded_session_is_already_planned(ordered: Package, 
 def test_an_order_that_is_not_kept_is_not_written(
     source: Path, x: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoiling = {**order.KEEP_OPTIONS, "execution_order": "DEFAULT"}
+    spoiling = {**KEEP_OPTIONS, "execution_order": "DEFAULT"}
     monkeypatch.setattr(order, "KEEP_OPTIONS", spoiling)
     package = pack(source, tmp_path / "p", "external", order="best", shapes=SHAPE)
     kept = package.manifest.order

@@ -1,5 +1,6 @@
 """Records come back from their documents equal to what was saved; what is wrong is named by its place."""
 
+import gc
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxmem.documents import Record, inlined, stored
+from onnxmem.documents import Record, decode, inlined, stored
 from onnxmem.errors import UsageError
 from onnxmem.result import Result
 from onnxmem.unknown import Bytes, Unknown
@@ -125,3 +126,13 @@ def test_what_is_wrong_is_named_by_its_place(change: dict[str, Any], complaint: 
     document = Whole(parts=(), sizes={}, peak=1, latency=None).document()
     with pytest.raises(UsageError, match=complaint):
         Whole.from_document({**document, **change})
+
+
+def test_reading_leaves_nothing_to_the_garbage_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        assert decode(tuple[int | str | None, ...], ["n", 3, None]) == ("n", 3, None)
+        assert gc.collect() == 0, "a caller would be kept alive by the error of a type that was tried"
+    finally:
+        gc.enable()

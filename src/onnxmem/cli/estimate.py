@@ -16,6 +16,7 @@ def estimate(
     model: options.ModelPath,
     graph: options.Graph,
     output: Output,
+    tiles: options.Tiles,
     alignment: options.Alignment = None,
     strategy: Annotated[
         list[str] | None,
@@ -44,12 +45,15 @@ def estimate(
     output.check(model, graph.inputs)
     if tensors is not None:
         check_writable(tensors, (".csv",), (model, graph.inputs))
+    work = tiles.allowed()
     question = graph.question(model, alignment, time_limit)
     with parse.modules_here():
         for name in strategy or ():
             find(name)
     with progress(f"estimating {model.name}"):
-        result, scheduled, best = compute_estimate(Model.open(model), question, strategy or STRATEGIES, threads=threads)
+        result, scheduled, best = compute_estimate(
+            Model.open(model), question, strategy or STRATEGIES, threads=threads, extra_work=work
+        )
     if tensors is not None:
         write_tensors(scheduled, best, tensors)
     output.show(result)

@@ -138,6 +138,33 @@ class Feeds(Feed):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tiles:
+    """Whether parts of the graph are computed piece by piece, and how far that may go."""
+
+    tile: Annotated[
+        bool, typer.Option("--tile", help="Compute parts of the graph in stripes or blocks, where that takes less.")
+    ] = False
+    extra_work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PART",
+            help="How much more may be computed for it: 10% if there is no budget, else as much as it takes.",
+            show_default=False,
+        ),
+    ] = None
+
+    def part(self) -> float | None:
+        """The extra work as a number."""
+        return parse.parse_part(self.extra_work)
+
+    def allowed(self) -> float | None:
+        """How much more may be computed, where there is no budget; None: no tiles are asked for."""
+        from onnxmem.estimation.tiling import checked_extra_work  # noqa: PLC0415
+
+        return checked_extra_work(tile=self.tile, extra_work=self.part())
+
+
+@dataclass(frozen=True, kw_only=True)
 class Graph:
     """Which graph of a model, at which sizes, in which order, under which rules."""
 

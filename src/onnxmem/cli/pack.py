@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onnxmem.cli import options
+from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress
 from onnxmem.cli.output import print_result
 from onnxmem.errors import UsageError
@@ -48,6 +48,15 @@ def pack(
             help="Plan runs with these input shapes now: the first one is already planned. May be repeated.",
         ),
     ] = None,
+    tiles: options.Tiles,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Do what it takes, and no more, so that a run needs no more than this; exit 1 if nothing does.",
+            show_default=False,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a package that is there already.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Only read every byte of the package and compare with its hashes.")
@@ -80,6 +89,9 @@ def pack(
         # What is not said is left to the manifest when a package is made again.
         **({"order": order} if order is not None else {}),
         **({"plans": [parse_shapes(text) for text in plan]} if plan else {}),
+        **({"tile": True} if tiles.tile else {}),
+        "extra_work": tiles.part(),
+        "budget": parse.parse_size(budget),
     }
     with progress("packing" if not verify else "verifying") as step:
         if verify:

@@ -104,6 +104,19 @@ def parse_size(text: str | None) -> int | None:
     return None if text is None else parse_bytes(text)
 
 
+def parse_part(text: str | None) -> float | None:
+    """Read `10%` or `0.1`; nothing is nothing."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as error:
+        raise UsageError(f"'{text}' is no part of anything", hint="for example 10% or 0.1") from error
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"'{text}' is no part of anything", hint="for example 10% or 0.1")
+    return value
+
+
 def parse_counts(text: str) -> list[int]:
     """Read `1,2,4`."""
     try:

@@ -33,6 +33,7 @@ def plan(
     ],
     graph: options.Graph,
     output: PlanOutput,
+    tiles: options.Tiles,
     strategy: Annotated[
         str,
         typer.Option(
@@ -69,10 +70,12 @@ def plan(
     limit = parse.parse_size(capacity)
     if table:
         _refuse_graph_options(context, source)
+    work = tiles.allowed()
     question = graph.question(source, alignment, time_limit, seed)
     with progress(f"planning {source.name}"):
         opened = read_problem(source, alignment=1 if alignment is None else alignment) if table else Model.open(source)
-        result, placed, _ = compute_plan(opened, question, strategy, limit, source.name if table else "")
+        name = source.name if table else ""
+        result, placed, _ = compute_plan(opened, question, strategy, limit, name, extra_work=work)
     output.show(
         result,
         table=lambda path: write_plan(placed, path),
@@ -83,7 +86,7 @@ def plan(
 
 
 def _refuse_graph_options(context: typer.Context, source: Path) -> None:
-    for each in fields(options.Graph):
+    for each in (*fields(options.Graph), *fields(options.Tiles)):
         given = context.get_parameter_source(each.name)
         if given is not None and given.name == "COMMANDLINE":
             flag = next(p for p in context.command.params if p.name == each.name).opts[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from onnxmem.comparison.sizes import OpenShape
 from onnxmem.comparison.trials import prepare
 from onnxmem.environment import package_version, read_environment
 from onnxmem.errors import BudgetExceeded, ModelError, UsageError
+from onnxmem.folders import cache_folder
 from onnxmem.units import format_bytes
 
 BY = ("memory", "latency", "cold start")
@@ -124,7 +124,7 @@ def _measured(
     settings: Settings,
 ) -> Comparison:
     """A comparison, from the cache if nothing has changed since."""
-    folder = cache or _cache_folder()
+    folder = cache or cache_folder() / "best"
     key = {
         "schema": Comparison.SCHEMA,
         "candidates": [[each.name, each.mode, [_stamp(file) for file in _files(each)]] for each in candidates],
@@ -155,11 +155,6 @@ def _files(candidate: Candidate) -> list[Path]:
 def _stamp(path: Path) -> list[Any]:
     status = path.stat()
     return [str(path.absolute()), status.st_size, status.st_mtime_ns]
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "onnxmem" / "best"
 
 
 def _load(candidate: Candidate, measured: CandidateResult | None, why: str) -> Loaded:

@@ -11,6 +11,7 @@ from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.errors import OnnxmemError
 from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
+from onnxmem.estimation.tiling import TilingFacts, checked_extra_work, tile_schedule
 from onnxmem.model.dims import Expr
 from onnxmem.model.duplicates import Duplicates
 from onnxmem.model.graph import Graph
@@ -170,6 +171,8 @@ class Estimate(OnModel):
     table: tuple[SizedPeak, ...]
     processes: tuple[Forecast, ...] | Unknown
     """What the whole process will take, in each mode."""
+    tiling: TilingFacts | None = None
+    """What computing parts of the model in pieces would give, where that was asked for; no other figure has it."""
 
     @property
     def weights_bytes(self) -> int:
@@ -206,6 +209,8 @@ def estimate(
     strategies: Sequence[str] = STRATEGIES,
     threads: int | None = None,
     processes: bool = True,
+    tile: bool = False,
+    extra_work: float | None = None,
     time_limit: float = 20.0,
     seed: int = 0,
 ) -> Estimate:
@@ -217,8 +222,10 @@ def estimate(
     is that of the nodes, `strategies` the names of planners to compare. `alias`, `in_place` and `count_inputs` are what
     shares memory, and whether inputs count. With `processes`, the whole process is predicted for each mode, run with so
     many `threads`; that needs a figure of this environment, which is measured in a process of its own the first time,
-    and kept. `time_limit` are the seconds for all of it together.
+    and kept. With `tile` the result says what computing parts of the model in pieces would give, with at most
+    `extra_work` more to compute (0.1 is 10 %). `time_limit` are the seconds for all of it together.
     """
+    work = checked_extra_work(tile=tile, extra_work=extra_work)
     question = Question(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
         dims=dims or {},
@@ -232,7 +239,7 @@ def estimate(
         seed=seed,
     )
     opened = model if isinstance(model, Model) else Model.open(model)
-    return compute_estimate(opened, question, strategies, threads=threads, processes=processes)[0]
+    return compute_estimate(opened, question, strategies, threads=threads, processes=processes, extra_work=work)[0]
 
 
 def compute_estimate(
@@ -242,6 +249,7 @@ def compute_estimate(
     *,
     threads: int | None = None,
     processes: bool = True,
+    extra_work: float | None = None,
 ) -> tuple[Estimate, Scheduled, Plan]:
     """The answer, and what it was made from: the model laid out in time, and its smallest plan."""
     deadline = Deadline(question.time_limit)
@@ -273,6 +281,7 @@ def compute_estimate(
         processes=_processes(scheduled, question, threads, deadline, general, formula)
         if processes
         else Unknown("it was not asked for"),
+        tiling=tile_schedule(model, question, deadline, extra_work)[1] if extra_work is not None else None,
     )
     return result, scheduled, smallest(plans)
 

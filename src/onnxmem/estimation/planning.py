@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from onnxmem.deadline import Deadline
 from onnxmem.documents import Record
 from onnxmem.errors import UsageError
 from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
+from onnxmem.estimation.tiling import TilingFacts, checked_extra_work, tile_schedule
 from onnxmem.model.model import Model
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
@@ -64,6 +65,8 @@ class Planning(Rated, OnModel):
     capacity_bytes: int | None
     sharing: Sharing | None = None
     """Which buffers lie at one place; None where none may."""
+    tiling: TilingFacts | None = None
+    """What computing parts of the model in pieces gives, where that was asked for: the plan is of that graph."""
     placement: tuple[BufferRow, ...] | None
     placement_note: str | None = None
     schedule: tuple[Step, ...] | None = None
@@ -139,6 +142,8 @@ def plan(
     in_place: bool = True,
     count_inputs: bool = False,
     alignment: int | None = None,
+    tile: bool = False,
+    extra_work: float | None = None,
     time_limit: float = 20.0,
     seed: int = 0,
 ) -> Planning:
@@ -147,9 +152,11 @@ def plan(
     `source` is a model, a CSV file (`id,lower,upper,size`, and `shares` where buffers may be written over others) or a
     Problem; `strategy` a name from STRATEGIES, "cp_sat", "model" (order and placement together, for small models) or
     your own as "package.module:function". The plan should fit into `capacity` bytes, where that is given: the result's
-    `fits` says whether it does. `alignment` is 64 for models and 1 for a CSV unless it is given. The other options are
-    those of `estimate`.
+    `fits` says whether it does. `alignment` is 64 for models and 1 for a CSV unless it is given. With `tile`, parts of
+    the model are computed in pieces where that takes less, with at most `extra_work` more to compute (0.1 is 10 %). The
+    other options are those of `estimate`.
     """
+    work = checked_extra_work(tile=tile, extra_work=extra_work)
     question = Question(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
         dims=dims or {},
@@ -168,26 +175,42 @@ def plan(
         problem, name = read_problem(Path(source), alignment=alignment or 1), Path(source).name
     else:
         model = source if isinstance(source, Model) else Model.open(source)
-        return compute_plan(model, question, strategy, capacity)[0]
+        return compute_plan(model, question, strategy, capacity, extra_work=work)[0]
     if shapes or dims:
         raise UsageError("a placement problem has no inputs whose shapes could be set")
+    if tile:
+        raise UsageError("tiles are for models: a placement problem has no nodes")
     return compute_plan(problem, question, strategy, capacity, name)[0]
 
 
 def compute_plan(
-    source: Model | Problem, question: Question, strategy: str = "best", capacity: int | None = None, name: str = ""
+    source: Model | Problem,
+    question: Question,
+    strategy: str = "best",
+    capacity: int | None = None,
+    name: str = "",
+    *,
+    extra_work: float | None = None,
 ) -> tuple[Planning, Plan, Scheduled | None]:
-    """The result, the plan itself, and the model laid out in time, if it is one; `name` is that of a problem."""
+    """The result, the plan itself, and the model laid out in time, if it is one; `name` is that of a problem.
+
+    With `extra_work`, parts of the model are computed in pieces.
+    """
     deadline = Deadline(question.time_limit)
-    scheduled = None
+    scheduled, tiling = None, None
+    if extra_work is not None and strategy == JOINT:
+        raise UsageError(f"strategy '{JOINT}' orders the nodes itself, and tiles keep theirs", hint="leave out one")
     if isinstance(source, Model) and strategy == JOINT:
         scheduled, found = plan_jointly(source, question, deadline, capacity)
         return Planning.of(found, scheduled), found, scheduled
-    if isinstance(source, Model):
+    if isinstance(source, Model) and extra_work is not None:
+        scheduled, tiling = tile_schedule(source, question, deadline, extra_work)
+        source = scheduled.problem
+    elif isinstance(source, Model):
         scheduled = schedule(source, question, deadline)
         source = scheduled.problem
     problem = source if capacity is None else source.with_capacity(capacity)
     found = solve(
         problem, strategy, time_limit=deadline.share(1.0), effort=question.time_limit * _EFFORT, seed=question.seed
     )
-    return Planning.of(found, scheduled, name), found, scheduled
+    return replace(Planning.of(found, scheduled, name), tiling=tiling), found, scheduled

@@ -5,20 +5,22 @@ A packed form is noted beside its weight's offset and length: `prepacked_0` = `k
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import onnx
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.files import replacing
 from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.external import external_location
 from onnxmem.model.load import all_tensors
-from onnxmem.session.package import Weights
+from onnxmem.session.package import WEIGHTS, Weights
 from onnxmem.units import format_bytes
 
 PREFIX = "prepacked_"
@@ -26,6 +28,7 @@ PREFIX = "prepacked_"
 ALIGNMENT = 64
 # What begins with a page shares none with its neighbour, which may never be touched.
 _PAGE = 4096
+_CHUNK = 4 * 2**20
 # Smaller weights stay in the graph: a page each would take more than it saves.
 SMALLEST = 1024
 # Operators that read a few rows of their first inputs.
@@ -70,8 +73,8 @@ def align(model: Path, weights: Path) -> bool:
     kernel that reads them crashes.
     """
     proto = onnx.load_model(model, load_external_data=False)
-    stored = [tensor for tensor in all_tensors(proto) if tensor.data_location == TensorProto.EXTERNAL]
-    blobs = list(dict.fromkeys(blob for tensor in stored for blob in blobs_of(tensor, model.parent)))
+    stored = _stored(proto)
+    blobs = _blobs(stored, model.parent)
     if all(blob.offset % ALIGNMENT == 0 for blob in blobs):
         return False
     with replacing(weights) as temporary:
@@ -81,6 +84,54 @@ def align(model: Path, weights: Path) -> bool:
     with replacing(model) as temporary:
         temporary.write_bytes(proto.SerializeToString())
     return True
+
+
+def adopt(model: Path, into: Path) -> None:
+    """Let a built model read its weights, packed ones too, from the file of the one at `into`, in whose folder it ends.
+
+    What is not in that file yet is added to it; what is, exists once, whichever model it was written for.
+    """
+    weights = into.parent / WEIGHTS
+    places: dict[tuple[int, bytes], int] = {}
+    if weights.exists():
+        for blob in _blobs(_stored(onnx.load_model(into, load_external_data=False)), into.parent):
+            places.setdefault((blob.length, _digest(weights, blob)), blob.offset)
+    proto = onnx.load_model(model, load_external_data=False)
+    stored = _stored(proto)
+    moved: dict[int, int] = {}
+    if stored:
+        source = model.parent / WEIGHTS
+        weights.touch()
+        with weights.open("r+b") as target, source.open("rb") as old:
+            for blob in _blobs(stored, model.parent):
+                key = (blob.length, _digest(source, blob))
+                if key not in places:
+                    places[key] = _append(target, old, blob)
+                moved[blob.offset] = places[key]
+    for tensor in stored:
+        _rewrite(tensor, moved)
+    with replacing(into.parent / model.name) as temporary:
+        temporary.write_bytes(proto.SerializeToString())
+
+
+def _stored(proto: ModelProto) -> list[TensorProto]:
+    return [tensor for tensor in all_tensors(proto) if tensor.data_location == TensorProto.EXTERNAL]
+
+
+def _blobs(stored: list[TensorProto], folder: Path) -> list[Blob]:
+    """Each of them once, in the order of the file."""
+    blobs = {blob for tensor in stored for blob in blobs_of(tensor, folder)}
+    return sorted(blobs, key=lambda blob: (blob.offset, blob.length))
+
+
+def _digest(file: Path, blob: Blob) -> bytes:
+    total, left = hashlib.sha256(), blob.length
+    with file.open("rb") as content:
+        content.seek(blob.offset)
+        while left and (chunk := content.read(min(left, _CHUNK))):
+            total.update(chunk)
+            left -= len(chunk)
+    return total.digest()
 
 
 def drop_orphans(model: Path, inputs: Collection[str]) -> bool:
@@ -102,25 +153,24 @@ def drop_orphans(model: Path, inputs: Collection[str]) -> bool:
 
 def _copy(source: Path, target: Path, blobs: list[Blob]) -> dict[int, int]:
     """Copy the blobs one after the other, aligned: the new offset by the old one."""
-    moved = {}
     with source.open("rb") as old, target.open("wb") as new:
-        at = 0
-        for blob in sorted(blobs, key=lambda blob: (blob.offset, blob.length)):
-            step = _PAGE if blob.length >= _PAGE else ALIGNMENT
-            at = -(-at // step) * step
-            new.seek(at)
-            new.flush()
-            os.lseek(old.fileno(), blob.offset, os.SEEK_SET)
-            left = blob.length
-            while left:
-                sent = os.sendfile(new.fileno(), old.fileno(), None, left)
-                if not sent:
-                    raise ModelError(f"'{source}' is truncated")
-                left -= sent
-            moved[blob.offset] = at
-            at += blob.length
-        new.truncate(at)
-    return moved
+        return {blob.offset: _append(new, old, blob) for blob in blobs}
+
+
+def _append(new: IO[bytes], old: IO[bytes], blob: Blob) -> int:
+    """Copy a blob to the end of another file, aligned, and say where it is."""
+    step = _PAGE if blob.length >= _PAGE else ALIGNMENT
+    at = -(-os.fstat(new.fileno()).st_size // step) * step
+    new.truncate(at)
+    new.seek(at)
+    os.lseek(old.fileno(), blob.offset, os.SEEK_SET)
+    left = blob.length
+    while left:
+        sent = os.sendfile(new.fileno(), old.fileno(), None, left)
+        if not sent:
+            raise ModelError(f"'{old.name}' is truncated")
+        left -= sent
+    return at
 
 
 def _rewrite(tensor: TensorProto, moved: dict[int, int]) -> None:
@@ -131,6 +181,13 @@ def _rewrite(tensor: TensorProto, moved: dict[int, int]) -> None:
             key, *places = entry.value.split("|")
             fields = [place.split(";") for place in places]
             entry.value = "|".join([key, *(";".join([str(moved[int(old)]), *rest]) for old, *rest in fields)])
+
+
+def drop_packed(tensor: TensorProto) -> None:
+    """Forget where packed forms of a weight are."""
+    kept = [entry for entry in tensor.external_data if not entry.key.startswith(PREFIX)]
+    del tensor.external_data[:]
+    tensor.external_data.extend(kept)
 
 
 def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:

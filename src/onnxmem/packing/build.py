@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnxmem.documents import Record
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
-from onnxmem.packing.blobs import SMALLEST, align, drop_orphans
+from onnxmem.model.load import all_tensors
+from onnxmem.packing.blobs import SMALLEST, align, drop_orphans, drop_packed
 from onnxmem.process.child import Ended, run_child, serve
 from onnxmem.session import modes
 from onnxmem.session.package import WEIGHTS
@@ -23,6 +24,7 @@ from onnxmem.session.package import WEIGHTS
 MODEL = "model"
 # The ORT format is one flatbuffer.
 ORT_LIMIT = 2**31 - 2**24
+_EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
 OnSize = Callable[[int], None]
 """Called with the number of bytes so far."""
 
@@ -34,10 +36,23 @@ class BuildTask(Record):
     source: Path
     target: Path
     form: str
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of inputs, to be written as if they were in the model."""
 
 
-def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) -> Path:
-    """Write `source` into `folder` in that form, and say which file to load."""
+def build(
+    source: Path,
+    folder: Path,
+    form: str,
+    on_size: OnSize | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Path:
+    """Write `source` into `folder` in that form, and say which file to load.
+
+    With `shapes` it is made for inputs of these shapes and for no others: what depends on them alone is computed now.
+    `source` has been optimized before, then: optimizing it for these shapes from the beginning may choose kernels that
+    give other bits.
+    """
     target = folder / f"{MODEL}{'.ort' if form == 'ort' else '.onnx'}"
     if source.suffix == ".ort":
         if form != "ort":
@@ -48,7 +63,8 @@ def build(source: Path, folder: Path, form: str, on_size: OnSize | None = None) 
         _copy(source, target)
     else:
         tick = (lambda: on_size(_size(folder))) if on_size else None
-        ended = run_child("onnxmem.packing.build", BuildTask(source.absolute(), target.absolute(), form), on_tick=tick)
+        task = BuildTask(source.absolute(), target.absolute(), form, shapes or {})
+        ended = run_child("onnxmem.packing.build", task, on_tick=tick)
         if ended.code:
             raise _failure(ended, source, folder)
         # A model of small weights only has none outside, and no file for them.
@@ -117,11 +133,31 @@ def _save(task: BuildTask) -> None:
         "enable_mem_pattern": False,
     }
     apply(options, settings, config)
-    session = onnxruntime.InferenceSession(
-        str(task.source), options, providers=["CPUExecutionProvider"], enable_fallback=0
-    )
+    source: str | bytes = str(task.source)
+    if task.shapes:
+        source = _fixed(task.source, task.shapes)
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        # Bytes lie in no folder, so that it has to be told where weights are that lie beside the model.
+        options.add_session_config_entry(_EXTERNAL_FOLDER, str(task.source.parent))
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     if task.form != "ort":
         drop_orphans(task.target, {value.name for value in session.get_inputs()})
+
+
+def _fixed(model: Path, shapes: Mapping[str, tuple[int, ...]]) -> bytes:
+    """The model with these shapes in it."""
+    import onnx  # noqa: PLC0415
+
+    proto = onnx.load_model(model, load_external_data=False)
+    for tensor in all_tensors(proto):
+        drop_packed(tensor)  # or else ONNX Runtime would not write down what it packs now
+    for value in proto.graph.input:
+        for dim, number in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+            dim.dim_value = number
+    # What was inferred for any size is not more than what will be for this one, and may contradict it.
+    del proto.graph.value_info[:]
+    content: bytes = proto.SerializeToString()
+    return content
 
 
 def main() -> None:

@@ -29,17 +29,12 @@ from onnxmem.packing.recording import LoadSettings, Recording, record_nodes
 from onnxmem.schedule.orders import find_order
 from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import peak
-from onnxmem.session.modes import Mode, Setting
+from onnxmem.session.modes import Mode
 from onnxmem.session.package import PackedOrder
+from onnxmem.session.packed_graphs import KEEP_CONFIG, KEEP_OPTIONS
 from onnxmem.units import format_bytes
 
 DEFAULT, PRIORITY = "ort-default", "ort-priority"
-KEEP_OPTIONS: Mapping[str, Setting] = {
-    "graph_optimization_level": "ORT_DISABLE_ALL",
-    "execution_order": "PRIORITY_BASED",
-}
-# What ONNX Runtime would change even so.
-KEEP_CONFIG: Mapping[str, str] = {"session.disable_quant_qdq": "1", "session.disable_aot_function_inlining": "1"}
 # They run as soon as they can, wherever they stand.
 _EAGER = ("Shape", "Size")
 
@@ -106,7 +101,7 @@ def put_in_order(
     written = _search(job, proto, first, shapes, seconds)
     candidates = {asked: written} if asked != DEFAULT and written else {}
     if asked == "best":
-        candidates[PRIORITY] = [_first_output(node.output) for node in _movable(proto)]
+        candidates[PRIORITY] = [first_output(node.output) for node in _movable(proto)]
     return _choose(job, proto, default, candidates, on_stage)
 
 
@@ -152,12 +147,12 @@ def _search(
 ) -> list[str]:
     """The order asked for, by the nodes' first outputs; nothing if already on paper it is worse than ONNX Runtime's."""
     graph = _graph(job.model, proto, shapes)
-    names = {_first_output(node.output): node.name for node in _movable(proto)}
-    if not names.keys() <= {_first_output(node.outputs) for node in graph.nodes}:
+    names = {first_output(node.output): node.name for node in _movable(proto)}
+    if not names.keys() <= {first_output(node.outputs) for node in graph.nodes}:
         return []  # ONNX Runtime makes other nodes of them even now, so that an order says nothing
 
     def name(node: Node) -> str:
-        return names.get(_first_output(node.outputs), "")
+        return names.get(first_output(node.outputs), "")
 
     # Outputs are the caller's: they are outside of the arena in any order.
     uncounted = frozenset(graph.outputs)
@@ -169,7 +164,7 @@ def _search(
     default = sorted(range(len(graph.nodes)), key=lambda position: step.get(name(graph.nodes[position]), -1))
     if best.peak > peak(workload, default):
         return []
-    return [_first_output(graph.nodes[position].outputs) for position in best.order]
+    return [first_output(graph.nodes[position].outputs) for position in best.order]
 
 
 def _graph(model: Path, proto: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
@@ -177,15 +172,15 @@ def _graph(model: Path, proto: ModelProto, shapes: Mapping[str, tuple[int, ...]]
     read = Model.open(model)
     declared = {name: shape for name, shape in shapes.items() if read.inputs.get(name) is not None}
     graph = read.graph(bind(read.inputs, shapes=declared), level="disabled")
-    place = {_first_output(node.output): position for position, node in enumerate(proto.graph.node)}
-    nodes = (replace(node, index=place.get(_first_output(node.outputs), node.index)) for node in graph.nodes)
+    place = {first_output(node.output): position for position, node in enumerate(proto.graph.node)}
+    nodes = (replace(node, index=place.get(first_output(node.outputs), node.index)) for node in graph.nodes)
     return replace(graph, nodes=tuple(sorted(nodes, key=lambda node: node.index)), numbering="file")
 
 
 def _write(proto: ModelProto, order: list[str], path: Path) -> list[str]:
     """Write the model with its nodes in this order; what the order does not mention stays first. Their names."""
     place = {output: position for position, output in enumerate(order)}
-    nodes = sorted(proto.graph.node, key=lambda node: place.get(_first_output(node.output), -1))
+    nodes = sorted(proto.graph.node, key=lambda node: place.get(first_output(node.output), -1))
     ordered = ModelProto()
     ordered.CopyFrom(proto)
     del ordered.graph.node[:]
@@ -225,7 +220,7 @@ def _movable(proto: ModelProto) -> list[NodeProto]:
     return [node for node in proto.graph.node if not is_constant(node)]
 
 
-def _first_output(outputs: Iterable[str]) -> str:
+def first_output(outputs: Iterable[str]) -> str:
     """What a node is known by, whatever it is called: the first thing it makes."""
     return next(filter(None, outputs), "")
 

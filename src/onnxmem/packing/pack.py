@@ -12,67 +12,49 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError, UsageError
+from onnxmem.estimation.tiling import checked_extra_work
 from onnxmem.folders import replacing_folder, sync, temporary_folder
-from onnxmem.measurement.feeds import Feeds, make_feeds
-from onnxmem.measurement.measure import with_hint
-from onnxmem.measurement.protocol import Task
+from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
-from onnxmem.measurement.signature import Signature, read_signature
-from onnxmem.measurement.trial import run_trial
-from onnxmem.measurement.verdict import Verdict
+from onnxmem.measurement.signature import read_signature
 from onnxmem.packing.blobs import always_read, describe_weights
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
 from onnxmem.packing.ordering import Ordered, put_in_order
 from onnxmem.packing.packed import Packed
+from onnxmem.packing.parity import check_outputs, check_tiled
 from onnxmem.packing.plan_feeds import Shapes, feeds_for_plans
 from onnxmem.packing.recording import LoadSettings, record_plan
-from onnxmem.progress import OnProgress, Progress
+from onnxmem.packing.request import PackRequest
+from onnxmem.packing.tiling import Planned, Tiled, TileJob, shapes_text
+from onnxmem.packing.tiling import tile as tile_graphs
+from onnxmem.progress import OnProgress
 from onnxmem.schedule.orders import check_order_name
-from onnxmem.session.modes import DISABLE_PREPACKING, MODES, Mode, check_version, find_mode
+from onnxmem.session.modes import MODES, Mode, check_version, find_mode
 from onnxmem.session.package import (
     MANIFEST,
     PLANS,
     Manifest,
-    PackedInput,
-    PackedPlan,
     Source,
     StoredFile,
-    Verified,
     hash_file,
     is_package,
     open_package,
     this_cpu,
 )
+from onnxmem.session.packed_graphs import PackedPlan, TileSettings
 from onnxmem.units import format_bytes
 
 # Searches end sooner where there is nothing better to be found.
 ORDER_SECONDS, PLAN_SECONDS = 10.0, 10.0
 
 PACKABLE = tuple(mode for mode in MODES if mode.form != "any")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Request:
-    source: Path
-    folder: Path
-    mode: Mode
-    scenario: Scenario
-    signature: Signature
-    feeds: Feeds
-    order: str | None
-    plans: tuple[tuple[Feeds, ...], ...]
-    """What is recorded for each plan."""
-    deadline: Deadline
-    on_progress: OnProgress
-
-    def report(self, stage: str, done: int = 0, total: int = 0) -> None:
-        self.on_progress(Progress(stage, done, total, "bytes"))
 
 
 def pack(
@@ -82,6 +64,9 @@ def pack(
     *,
     order: str | None = None,
     plans: Iterable[Shapes] = (),
+    tile: bool = False,
+    extra_work: float | None = None,
+    budget: int | None = None,
     force: bool = False,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
@@ -98,15 +83,25 @@ def pack(
     Of several files it takes the first; runs with all of them are recorded, and what they have in common is planned.
     With `order` ("best", or another name of `onnxmem plan --order`) its nodes run in that order, if that needs less
     memory on these inputs than ONNX Runtime's own. For each combination of input shapes in `plans` the places of all
-    tensors are solved now, so that the first run of a planned session is already planned. All of it may take
-    `time_limit` seconds.
+    tensors are solved now, so that the first run of a planned session is already planned.
+
+    With `tile` the package gets one more graph for each of these combinations (or for the shapes of the inputs): one
+    that computes parts of the model piece by piece, with at most `extra_work` more to compute (0.1 is 10 %), where that
+    takes less memory and gives the same outputs, bit for bit. With a `budget` in bytes the least is done so that a run
+    needs no more than that, beside the weights; BudgetExceeded says what is possible if nothing does. All of it may
+    take `time_limit` seconds.
     """
     source, target, chosen, deadline = Path(model), Path(folder), find_mode(mode), Deadline(time_limit)
     _check_target(target, force=force)
     if chosen.form == "any":
         names = ", ".join(mode.name for mode in PACKABLE)
         raise UsageError(f"mode '{mode}' loads the model as it is, there is nothing to pack", hint=f"choose {names}")
-    _check_order(order, chosen)
+    tiles = _tile_settings(tile=tile, extra_work=extra_work, budget=budget, mode=chosen)
+    if tiles:
+        order = order or "best"  # which costs nothing
+    if order is not None:
+        check_order_name(order)
+        _check_form(chosen, "an order needs", "--order")
     import onnxruntime  # noqa: PLC0415
 
     check_version(chosen, onnxruntime.__version__)
@@ -118,7 +113,9 @@ def pack(
     scenario = Scenario.of({**locals(), "inputs": files[0], "mode": None, "runs": 1})
     signature = read_signature(source)
     given = [make_feeds(signature, replace(scenario, inputs=file)) for file in files]
-    request = _Request(
+    if tiles and not plans:
+        plans = tuple({name: array.shape for name, array in feeds.arrays.items()} for feeds in given)
+    request = PackRequest(
         source=source,
         folder=target,
         mode=chosen,
@@ -127,6 +124,7 @@ def pack(
         feeds=given[0],
         order=order,
         plans=feeds_for_plans(signature, scenario, given, plans),
+        tile=tiles,
         deadline=deadline,
         on_progress=on_progress or (lambda _: None),
     )
@@ -142,6 +140,9 @@ def repack(
     *,
     order: str | None = None,
     plans: Iterable[Shapes] | None = None,
+    tile: bool | None = None,
+    extra_work: float | None = None,
+    budget: int | None = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
     inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
@@ -172,11 +173,19 @@ def repack(
             declared = read_signature(source).shapes
             fed = manifest.verified.inputs.items()
             shapes = {name: array.shape for name, array in fed if declared.get(name) is not None}
+    was = manifest.tile
+    if was is not None and tile is not False:
+        tile = True
+        if extra_work is None and budget is None:
+            extra_work, budget = was.extra_work, was.budget_bytes
     return pack(
         source,
         folder,
         manifest.mode,
         order=order,
+        tile=bool(tile),
+        extra_work=extra_work,
+        budget=budget,
         plans=[plan.inputs for plan in manifest.plans] if plans is None else plans,
         force=True,
         shapes=shapes,
@@ -204,18 +213,26 @@ def _check_target(target: Path, *, force: bool) -> None:
         raise UsageError(f"there is a package in '{target}' already", hint="--force replaces it")
 
 
-def _check_order(order: str | None, mode: Mode) -> None:
-    if order is None:
-        return
-    check_order_name(order)
+def _tile_settings(*, tile: bool, extra_work: float | None, budget: int | None, mode: Mode) -> TileSettings | None:
+    usual = checked_extra_work(tile=tile or budget is not None, extra_work=extra_work)
+    if usual is None:
+        return None
+    _check_form(mode, "tiles need", "--tile")
+    if budget is not None and budget <= 0:
+        raise UsageError(f"a budget is more than nothing, and not {budget}")
+    # What a budget takes is allowed, if nobody says how far it may go.
+    return TileSettings(extra_work=usual if budget is None else extra_work, budget_bytes=budget)
+
+
+def _check_form(mode: Mode, what: str, option: str) -> None:
     if mode.form == "ort":
         raise UsageError(
-            f"an order needs a package of mode prepacked, external or mapped: '{mode.name}' keeps its own",
-            hint="choose one of them, or leave out --order",
+            f"{what} a package of mode prepacked, external or mapped: '{mode.name}' keeps its own",
+            hint=f"choose one of them, or leave out {option}",
         )
 
 
-def _check_room(request: _Request) -> None:
+def _check_room(request: PackRequest) -> None:
     """Ask for the room before the work; it is at least what the model takes, and for packed weights up to twice."""
     size, form = request.signature.file_size, request.mode.form
     if form == "ort" and size > ORT_LIMIT:
@@ -231,7 +248,7 @@ def _check_room(request: _Request) -> None:
         )
 
 
-def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
+def _write(request: PackRequest, temporary: Path, onnxruntime: str) -> None:
     sources = _hashed(request, "reading", request.signature.files)
     expected = request.signature.file_size * (2 if request.mode.form == "prepacked" else 1)
 
@@ -243,13 +260,14 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
     ordered = _order(request, model, settings)
     settings = ordered.settings if ordered else settings
     plans = _plan(request, model, settings)
+    tiled = _tile(request, model, settings, ordered, plans)
     paths = tuple(sorted(temporary.iterdir()))
     for path in paths:
         sync(path)
     files = _hashed(request, "hashing", paths)
     weights, notes = describe_weights(model)
     read = always_read(model)
-    verified = _check_outputs(request, model, settings)
+    verified = check_outputs(request, model, settings)
     manifest = Manifest(
         mode=request.mode.name,
         model=model.name,
@@ -264,14 +282,20 @@ def _write(request: _Request, temporary: Path, onnxruntime: str) -> None:
         verified=verified,
         notes=(*notes, *([ordered.note] if ordered and ordered.note else [])),
         order=ordered.order if ordered else None,
-        plans=plans,
+        plans=tuple(_packed(plan) for plan in plans),
         always_read=read,
+        tile=request.tile,
     )
-    (temporary / MANIFEST).write_text(manifest.text())
+
+    def write(final: Manifest) -> None:
+        there = tuple(file for file in files if (temporary / file.name).exists())
+        (temporary / MANIFEST).write_text(replace(final, files=there).text())
+
+    write(check_tiled(request, temporary, manifest, tiled, write))
     sync(temporary / MANIFEST)
 
 
-def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | None:
+def _order(request: PackRequest, model: Path, plain: LoadSettings) -> Ordered | None:
     if request.order is None:
         return None
     with temporary_folder() as folder:
@@ -289,32 +313,55 @@ def _order(request: _Request, model: Path, plain: LoadSettings) -> Ordered | Non
         )
 
 
-def _plan(request: _Request, model: Path, settings: LoadSettings) -> tuple[PackedPlan, ...]:
-    """Record and solve a run for each combination of shapes, write the plans beside the model, and describe them."""
+def _plan(request: PackRequest, model: Path, settings: LoadSettings) -> tuple[Mapping[str, Any], ...]:
+    """Record and solve a run for each combination of shapes, and write the plans beside the model."""
     if not request.plans:
         return ()
     plans, loaded = [], settings.under(request.mode)
     for several in request.plans:
-        arrays = several[0].arrays.items()
-        shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in arrays)
-        request.report(f"planning a run with {shapes or 'no inputs'}")
+        shapes = {name: array.shape for name, array in several[0].arrays.items()}
+        request.report(f"planning a run with {shapes_text(shapes)}")
         with temporary_folder() as folder:
             seconds = min(PLAN_SECONDS, request.deadline.left)
             timeout = request.deadline.left
             saved = [feeds.save(folder, f"run-{number}-") for number, feeds in enumerate(several)]
             plans.append(record_plan(model, loaded, saved, seconds=seconds, timeout=timeout))
     (model.parent / PLANS).write_text(json.dumps(plans))
-    return tuple(
-        PackedPlan(
-            inputs={name: tuple(dims) for name, dims in plan["inputs"]},
-            peak_bytes=plan.get("sharing", plan)["peak_bytes"],
-            lower_bound_bytes=plan.get("sharing", plan)["lower_bound_bytes"],
-        )
-        for plan in plans
+    return tuple(plans)
+
+
+def _packed(plan: Mapping[str, Any]) -> PackedPlan:
+    return PackedPlan(
+        inputs={name: tuple(dims) for name, dims in plan["inputs"]},
+        peak_bytes=plan.get("sharing", plan)["peak_bytes"],
+        lower_bound_bytes=plan.get("sharing", plan)["lower_bound_bytes"],
     )
 
 
-def _hashed(request: _Request, stage: str, paths: tuple[Path, ...]) -> tuple[StoredFile, ...]:
+def _tile(
+    request: PackRequest,
+    model: Path,
+    settings: LoadSettings,
+    ordered: Ordered | None,
+    plans: tuple[Mapping[str, Any], ...],
+) -> tuple[Tiled, ...]:
+    if request.tile is None:
+        return ()
+    assert ordered is not None
+    job = TileJob(
+        model=model,
+        mode=request.mode,
+        settings=request.tile,
+        default_bound=ordered.order.default_bound,
+        bound=ordered.order.bound,
+        order=ordered.order.name,
+        deadline=request.deadline,
+        on_stage=request.report,
+    )
+    return tile_graphs(job, [Planned(feeds=feeds, plan=plan) for feeds, plan in zip(request.plans, plans, strict=True)])
+
+
+def _hashed(request: PackRequest, stage: str, paths: tuple[Path, ...]) -> tuple[StoredFile, ...]:
     total, done = sum(path.stat().st_size for path in paths), 0
 
     def read(count: int) -> None:
@@ -323,53 +370,3 @@ def _hashed(request: _Request, stage: str, paths: tuple[Path, ...]) -> tuple[Sto
         request.report(stage, done, total)
 
     return tuple(hash_file(path, read) for path in paths)
-
-
-def _check_outputs(request: _Request, packed: Path, settings: LoadSettings) -> Verified:
-    """Run the original and the packed model in fresh processes on the same inputs: every bit must be equal."""
-    mode, source = request.mode, request.source
-    # Kernels that are given unpacked weights add in another order. So do the original's when its packing is off, and
-    # nothing else may differ.
-    like = {} if mode.exact else {DISABLE_PREPACKING: "1"}
-    reference = "stock" if mode.exact else "stock without packing"
-    with temporary_folder() as folder:
-        feeds = request.feeds.save(folder)
-        original = Task(str(source), feeds, config=like)
-        # Without a manifest yet it is a model like any other, which a session may not take for one of this mode.
-        loaded = settings.under(mode)
-        package = Task(str(packed), feeds, options=loaded.options, config=loaded.config)
-        expected = _run(request, f"running {source.name} as {reference}", original)
-        outputs = _run(request, f"running the package as {mode.name}", package)
-    if outputs != expected:
-        raise ModelError(
-            f"'{source.name}' cannot be packed as '{mode.name}': its outputs are not those of {reference}",
-            hint="a package would compute something else; please report the model",
-        )
-    inputs = {n: PackedInput(dtype=str(a.dtype), shape=a.shape) for n, a in request.feeds.arrays.items()}
-    return Verified(reference=reference, inputs=inputs, seed=request.scenario.seed, outputs_sha256=outputs)
-
-
-def _run(request: _Request, stage: str, task: Task) -> str:
-    """The hash of the outputs."""
-    request.report(stage)
-    trial = with_hint(run_trial(task, timeout=request.deadline.left), request.feeds.described())
-    if not trial.verdict.ok:
-        raise _failure(trial.verdict, stage, original=task.model == str(request.source))
-    if len(set(trial.outputs)) > 1:
-        raise ModelError(
-            "the model computes something else each time it runs, so that no package of it can be checked",
-            hint="does it draw random numbers? Give them a seed, or load the model as it is",
-        )
-    return trial.outputs[0]
-
-
-def _failure(verdict: Verdict, stage: str, *, original: bool) -> ModelError:
-    if not original and "Required inputs" in verdict.message:
-        return ModelError(
-            "the model lists weights among its inputs, and in this form callers would have to feed some of them",
-            hint="choose mode prepacked, external or mapped",
-        )
-    hint = verdict.hint or "give inputs it can run on: --shape, --dim or --inputs"
-    return ModelError(
-        f"{stage} did not end well: {str(verdict)[:300]}", hint=hint if original else "please report the model"
-    )

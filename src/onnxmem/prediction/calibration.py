@@ -25,7 +25,7 @@ from onnxmem.documents import Record
 from onnxmem.environment import read_environment
 from onnxmem.errors import OnnxmemError, RuntimeUnsupported
 from onnxmem.files import write_text
-from onnxmem.folders import temporary_folder
+from onnxmem.folders import cache_folder, temporary_folder
 from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.protocol import FIRST_RUN, IMPORT, LOAD, STEADY_RUNS
@@ -95,11 +95,6 @@ def calibration() -> Calibration:
         found = replace(found, around=_largest_around(path))
         write_text(path, json.dumps(found.document()))
     return found
-
-
-def cache_folder() -> Path:
-    """Where what was found out about this machine is kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxmem"
 
 
 def calibration_file() -> Path:

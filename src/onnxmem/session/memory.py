@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from onnxmem.documents import Record, stored
@@ -102,3 +102,26 @@ class SessionMemory(Record):
     """Why no batch can be run in parts; empty if it can be, or if there is no budget."""
     batches: tuple[BatchMemory, ...] = ()
     """The batches that were run in parts."""
+
+    def with_others(self, others: Sequence[SessionMemory]) -> SessionMemory:
+        """Together with sessions of other graphs in the same arena."""
+        if not others:
+            return self
+        every = [self, *others]
+        largest = max(every, key=lambda each: each.plan_bytes if isinstance(each.plan_bytes, int) else -1)
+        counts = {name: sum(getattr(each, name) for each in every) for name in _COUNTED}
+        shapes, batches = ([x for each in every for x in getattr(each, name)] for name in ("shapes", "batches"))
+        # Why batches are not split is said of the package's own graph: the others are for one size each.
+        unsplit = "" if any(not each.unsplit for each in every) else self.unsplit
+        return replace(largest, **counts, unsplit=unsplit, shapes=tuple(shapes), batches=tuple(batches))
+
+
+_COUNTED = (
+    "runs_recorded",
+    "runs_replayed",
+    "runs_deviated",
+    "runs_from_heap",
+    "runs_repeated",
+    "shapes_predicted",
+    "overruns",
+)

@@ -1,5 +1,6 @@
 """What is a package? A folder with an optimized model, its weights ready to be mapped, and a manifest that says for
-which ONNX Runtime and CPU, made from what, and with which hashes.
+which ONNX Runtime and CPU, made from what, and with which hashes. It may hold more graphs over the same weights, each
+rewritten for certain input shapes.
 
 Opening one reads the manifest and looks at sizes; `verify_package` reads every byte.
 """
@@ -11,12 +12,23 @@ import json
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.session.modes import Mode, Setting, check_mode, find_mode
+from onnxmem.session.packed_graphs import (
+    KEEP_CONFIG,
+    KEEP_OPTIONS,
+    DeclaredTensor,
+    PackageGraph,
+    PackedPlan,
+    Reduced,
+    TiledGraph,
+    TileSettings,
+)
 
 SCHEMA = "onnxmem.package/1"
 MANIFEST = "manifest.json"
@@ -130,15 +142,6 @@ class PackedOrder(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedPlan(Record):
-    """The shapes a plan is for, and how much it takes."""
-
-    inputs: Mapping[str, tuple[int, ...]]
-    peak_bytes: int
-    lower_bound_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Manifest(Record):
     """What a package says about itself."""
 
@@ -161,6 +164,14 @@ class Manifest(Record):
     """For which input shapes there are plans; the plans themselves are in PLANS."""
     always_read: tuple[tuple[int, int], ...] = ()
     """What every run reads of the weights' file: offsets and lengths."""
+    tile: TileSettings | None = None
+    reduced: tuple[Reduced, ...] = ()
+    """For each of the input shapes that tiles were sought for, what was done and what it gave."""
+    tiled: tuple[TiledGraph, ...] = ()
+    """Graphs that are used instead of `model` for their input shapes."""
+    inputs: tuple[DeclaredTensor, ...] = ()
+    outputs: tuple[DeclaredTensor, ...] = ()
+    """What `model` declares, where other graphs are loaded in its place, which are for fixed shapes."""
 
     def text(self) -> str:
         """The manifest as it is stored, with a hash of itself."""
@@ -214,11 +225,23 @@ class Package:
 
     def plans(self) -> list[dict[str, Any]]:
         """The plans made with it, for `plans` of a planned session; a single changed byte is an error."""
-        file = next((file for file in self.manifest.files if file.name == PLANS), None)
+        return self._plans_in(PLANS)
+
+    def graph(self, tiled: TiledGraph | None) -> PackageGraph:
+        """What a session needs to load one of its graphs; None: its own."""
+        made = self.manifest
+        if tiled is None:
+            return PackageGraph(self.model, made.options, made.config, made.always_read, self.plans)
+        options, config = {**made.options, **KEEP_OPTIONS}, {**made.config, **KEEP_CONFIG}
+        plans = partial(self._plans_in, tiled.plan)
+        return PackageGraph(self.folder / tiled.model, options, config, tiled.always_read, plans)
+
+    def _plans_in(self, name: str) -> list[dict[str, Any]]:
+        file = next((file for file in self.manifest.files if file.name == name), None)
         if file is None:
             return []
         check_stored(self.folder, file)
-        plans: list[dict[str, Any]] = json.loads((self.folder / PLANS).read_text())
+        plans: list[dict[str, Any]] = json.loads((self.folder / name).read_text())
         return plans
 
     def check_here(self, onnxruntime: str, cpu: Cpu | None = None) -> None:

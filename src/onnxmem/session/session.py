@@ -6,23 +6,15 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
-from onnxmem.session.modes import (
-    CPU,
-    CPU_PROVIDERS,
-    DISABLE_PREPACKING,
-    Mode,
-    Setting,
-    check_mode,
-    check_version,
-    find_mode,
-    refuse_unsafe,
-)
+from onnxmem.session.choosing import PLANNED, check_spelling, choose, is_planned, only_cpu
+from onnxmem.session.modes import DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
 from onnxmem.session.options import WATCHED, applied, apply, entries
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.session.trim import trim
@@ -30,14 +22,14 @@ from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:  # imported where something is planned, or is a package: it would count as memory of all others
     from onnxmem.session.chunks import Chunks
+    from onnxmem.session.graphs import Graphs
     from onnxmem.session.memory import SessionMemory
-    from onnxmem.session.package import Package
+    from onnxmem.session.packed_graphs import TiledGraph
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
     from onnxmem.session.planned.source import Source
     from onnxmem.session.planned.trace import Trace
 
-_PLANNED = "planned"
 _WARNED: set[str] = set()
 """Reasons for not planning that were given already: once per process is enough."""
 
@@ -51,6 +43,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
+
+    With `tile`, a model with fixed input shapes runs from a package with tiles (see `onnxmem.pack`), which is made the
+    first time and kept in the user's cache folder: that takes a while, and the disk space of the weights.
 
     `planning` says how runs are planned; its fields may be given as keywords of their own instead, and are explained
     there: `onnxmem.PlanningOptions`.
@@ -66,6 +61,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         mode: str | None = None,
         settings: Mapping[str, Setting] | None = None,
         config: Mapping[str, str] | None = None,
+        tile: bool = False,
         planning: PlanningOptions | None = None,
         arena: Arena | None = None,
         plans: Iterable[Mapping[str, Any]] | None = None,
@@ -79,15 +75,21 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         if kwargs:
-            _check_spelling(kwargs)
-        self.package, self._mode = _choose(path_or_bytes, mode)
+            from inspect import signature  # noqa: PLC0415
+
+            check_spelling(kwargs, signature(InferenceSession).parameters)
+        if tile:
+            from onnxmem.session.tile_cache import tiled_package  # noqa: PLC0415
+
+            if not is_planned(mode):
+                raise UsageError(f"tile=True is for planned runs, and mode '{mode}' does not plan")
+            path_or_bytes = tiled_package(path_or_bytes)
+        self.package, self._mode = choose(path_or_bytes, mode)
         self._options_are_ours = sess_options is None
         self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        manifest = self.package.manifest if self.package else None
-        self._settings = {**(manifest.options if manifest else {}), **self._mode.options, **(settings or {})}
-        self._config = {**(manifest.config if manifest else {}), **self._mode.config, **(config or {})}
+        self._given = (settings or {}, config or {})
         check_version(self._mode, onnxruntime.__version__)
-        self._to_be_planned = _is_planned(mode)
+        self._to_be_planned = is_planned(mode)
         keywords = PlanningOptions.of(locals())
         if planning is not None and keywords.given:
             raise UsageError(f"{keywords.given[0]}= stands beside planning=", hint="put it into the PlanningOptions")
@@ -98,51 +100,95 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._planning.given and not self._to_be_planned:
             raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
         if self.package:
-            if self._to_be_planned and self._planning.plans is None:
-                self._planning = replace(self._planning, plans=self.package.plans())
             self.package.check_here(onnxruntime.__version__)
-            providers = _only_cpu(providers, self.package)
-            path_or_bytes = self.package.model
-        self._source = _look_at(path_or_bytes) if self._to_be_planned and self._planning.sharing is not False else None
-        self._model: str | bytes | os.PathLike[str] = path_or_bytes if self._planning.budget is not None else b""
-        with self._prepared(providers, from_bytes=isinstance(path_or_bytes, bytes)):
-            super().__init__(path_or_bytes, self._options, providers, provider_options, **kwargs)
+            providers = only_cpu(providers, self.package)
+        self._how = (providers, provider_options, kwargs)
+        self._graphs: Graphs | None = None
+        self.graph: TiledGraph | None = None
+        """The graph of its package that is loaded; None: the package's own, or there is no package."""
+        tiled, most = self.package.manifest.tiled if self.package else (), self._planning.budget
+        if most is not None:
+            tiled = tuple(graph for graph in tiled if graph.peak_bytes <= int(most))
+        self._load(path_or_bytes, tiled[0] if tiled and self._to_be_planned else None)
+        if self.graph is not None:
+            from onnxmem.session.graphs import Graphs  # noqa: PLC0415  few packages have several
+
+            self._graphs = Graphs(self, tiled)
 
     # What runs.
 
     def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
         """Compute outputs, as onnxruntime's `run` does; with a budget, a few rows of a batch at a time if need be."""
+        if self._graphs is not None and (session := self._graphs.for_feeds(input_feed)) is not self:
+            return session.run(output_names, input_feed, run_options)
         if self._chunks is not None:
             return self._chunks.run(self, output_names, input_feed, run_options)
         return self.run_whole(output_names, input_feed, run_options)
 
     def run_whole(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
-        """Compute outputs of all rows at once, whatever the budget is."""
+        """Compute outputs of all rows at once with the graph that is loaded, whatever the budget is."""
         if self._planner is None:
             return super().run(output_names, input_feed, run_options)
         return self._planner.run(super().run, output_names, input_feed, run_options)
 
     def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
         """Compute outputs from OrtValues, as onnxruntime's does."""
+        if self._graphs is not None and (session := self._graphs.for_feeds(input_dict_ort_values)) is not self:
+            return session.run_with_ort_values(output_names, input_dict_ort_values, run_options)
         if self._planner is None:
             return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return self._planner.run(super().run_with_ort_values, output_names, input_dict_ort_values, run_options)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Compute what is bound, as onnxruntime's does."""
+        if self._graphs is not None and hasattr(iobinding, "bound"):
+            session, iobinding = iobinding.bound()
+            if session is not self:
+                session.run_with_iobinding(iobinding, run_options)
+                return
         if self._planner is None:
             super().run_with_iobinding(iobinding, run_options)
         else:
             self._planner.run_bound(super().run_with_iobinding, iobinding, run_options)
 
+    def run_async(
+        self, output_names: Any, input_feed: Any, callback: Any, user_data: Any, run_options: Any = None
+    ) -> Any:
+        """Compute outputs in another thread, as onnxruntime's does. Such runs are not planned."""
+        if self._graphs is not None and (session := self._graphs.of(None)) is not self:
+            return session.run_async(output_names, input_feed, callback, user_data, run_options)
+        return super().run_async(output_names, input_feed, callback, user_data, run_options)
+
+    def run_with_ortvaluevector(self, *arguments: Any) -> None:
+        """Compute what is in these vectors, as onnxruntime's does. Such runs are not planned."""
+        if self._graphs is not None and (session := self._graphs.of(None)) is not self:
+            session.run_with_ortvaluevector(*arguments)
+        else:
+            super().run_with_ortvaluevector(*arguments)
+
     def io_binding(self) -> Any:
         """A binding; a planned session's remembers the shapes bound to it, so that each is planned for itself."""
+        if self._graphs is not None:
+            from onnxmem.session.graphs import GraphBinding  # noqa: PLC0415
+
+            return GraphBinding(self, self._graphs)
+        return self.own_binding()
+
+    def own_binding(self) -> Any:
+        """A binding to the graph that is loaded."""
         return super().io_binding() if self._planner is None else self._planner.binding(self)
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session again with other providers, as onnxruntime's does, in the same mode; plans start anew."""
         if self.package:
-            providers = _only_cpu(providers, self.package)
+            providers = only_cpu(providers, self.package)
+        self._set_providers(providers, provider_options)
+
+    def _set_providers(self, providers: Any, provider_options: Any) -> None:
+        if self.graph is not None:
+            self._how = (providers, provider_options, self._how[2])
+            self.load_graph(self.graph)
+            return
         with self._prepared(providers, from_bytes=False):
             super().set_providers(providers, provider_options)
 
@@ -151,7 +197,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     @property
     def loaded_mode(self) -> str:
         """The name of the mode it really is in: a session that could not be planned says what it is instead."""
-        return self._mode.name if self._planner is None else _PLANNED
+        return self._mode.name if self._planner is None else PLANNED
 
     @property
     def memory(self) -> SessionMemory:
@@ -163,11 +209,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             none = Unknown(reason)
             return SessionMemory(reason=reason, arena_bytes=none, plan_bytes=none, bound_bytes=none)
         memory = self._planner.memory
-        if self._chunks is None:
-            return memory
-        batch = self._chunks.batch
-        unsplit = batch.reason if isinstance(batch, Unknown) else ""
-        return replace(memory, budget=self._chunks.budget, unsplit=unsplit, batches=self._chunks.memory)
+        if self._chunks is not None:
+            batch = self._chunks.batch
+            unsplit = batch.reason if isinstance(batch, Unknown) else ""
+            memory = replace(memory, budget=self._chunks.budget, unsplit=unsplit, batches=self._chunks.memory)
+        others = self._graphs.loaded[1:] if self._graphs else []
+        return memory.with_others([session.memory for session in others])
 
     @property
     def arena(self) -> Arena | None:
@@ -183,19 +230,70 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def traces(self) -> list[Trace]:
         """What the model asked for, one trace per shape that is planned."""
-        return [] if self._planner is None else self._planner.traces()
+        others = self._graphs.loaded[1:] if self._graphs else []
+        own = [] if self._planner is None else self._planner.traces()
+        return [*own, *(trace for session in others for trace in session.traces())]
 
     def export_plans(self) -> list[dict[str, Any]]:
-        """The plans as plain data, for `plans` of another session of the same model."""
-        return [] if self._planner is None else self._planner.book.documents()
+        """The plans as plain data, for `plans` of another session of the same model; not those of tiled graphs."""
+        loaded = self._graphs.loaded if self._graphs else [self]
+        plain = [session._planner for session in loaded if session.graph is None]
+        return [document for planner in plain if planner for document in planner.book.documents()]
 
     # How it is made.
+
+    def load_graph(self, graph: TiledGraph | None) -> None:
+        """Load another graph of the package in the place of the one that is loaded."""
+        assert self.package is not None
+        self._sess = None  # before the other one is there
+        self._load(self.package.model, graph)
+
+    def beside(self, graph: TiledGraph | None) -> InferenceSession:
+        """Another session, of another graph of the package, in the same arena."""
+        assert self.package is not None
+        other = copy(self)
+        other._graphs = other._sess = other._planner = None
+        other._planning = replace(self._planning, arena=self.arena, trim_after=None, huge_pages=None)
+        other._load(self.package.model, graph)
+        return other
+
+    def _load(self, model: str | bytes | os.PathLike[str], graph: TiledGraph | None) -> None:
+        providers, provider_options, more = self._how
+        self._chunks = None
+        self._use(model, graph)
+        with self._prepared(providers, from_bytes=isinstance(model, bytes)):
+            super().__init__(self._model, self._options, providers, provider_options, **more)
+        if self._planner is not None:
+            self._planner.outputs = frozenset(value.name for value in self.get_outputs())
+        if self.graph is not None and self.package is not None:
+            # What is loaded is for fixed shapes, and the package is not.
+            self._inputs_meta = [each.argument() for each in self.package.manifest.inputs]
+            self._outputs_meta = [each.argument() for each in self.package.manifest.outputs]
+
+    def _use(self, model: str | bytes | os.PathLike[str], graph: TiledGraph | None) -> None:
+        """What the session will be made from, and with which settings."""
+        settings, config = self._given
+        self._model, self.graph, self._plans = model, graph, self._planning.plans
+        self._settings = {**self._mode.options, **settings}
+        self._config = {**self._mode.config, **config}
+        if self.package:
+            part = self.package.graph(graph)
+            self._model = part.model
+            self._settings, self._config = {**part.options, **self._settings}, {**part.config, **self._config}
+            if graph is not None:  # it runs as it was written, whatever the caller says
+                self._settings, self._config = {**self._settings, **part.options}, {**self._config, **part.config}
+            if self._to_be_planned and (self._plans is None or graph is not None):
+                self._plans = part.plans()
+        self._source = _look_at(self._model) if self._to_be_planned and self._planning.sharing is not False else None
 
     @contextmanager
     def _prepared(self, providers: Any, *, from_bytes: bool) -> Iterator[None]:
         """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
         with ExitStack() as while_made:
             self._planner = self._plan(providers, while_made) if self._to_be_planned else None
+            if self._planner is None and self.graph is not None:
+                self._unplanned += "; its tiled graphs need plans and are not used"
+                self._use(self._model, None)
             if self._options_are_ours:
                 apply(self._options, self._settings, self._config)
             else:
@@ -214,7 +312,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
             from onnxmem.session.prefault import prefault  # noqa: PLC0415
 
-            prefault(self.package.folder / WEIGHTS, self.package.manifest.always_read)
+            prefault(self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read)
 
     def _within_budget(self, *, packed: bool) -> Chunks:
         """What keeps runs to the budget."""
@@ -238,7 +336,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
                 level = self._settings.get("graph_optimization_level")
                 packaged = self.package is not None and level == "ORT_DISABLE_ALL"
-                planner = planned.Planner(self._planning, sharer, packaged=packaged)
+                planner = planned.Planner(replace(self._planning, plans=self._plans), sharer, packaged=packaged)
                 while_made.enter_context(planned.made_for_plans(self._options, planner))
                 return planner
         except ImportError as error:
@@ -248,7 +346,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._unplanned not in _WARNED:
             _WARNED.add(self._unplanned)
             text = f"this session is not planned, it runs as {self._mode.name}: {self._unplanned}"
-            warnings.warn(text, RuntimeWarning, stacklevel=5)  # whoever makes the session
+            warnings.warn(text, RuntimeWarning, stacklevel=6)  # whoever makes the session
         return None
 
 
@@ -256,63 +354,3 @@ def _look_at(model: str | bytes | os.PathLike[str]) -> Source:
     from onnxmem.session.planned.source import look_at  # noqa: PLC0415  only planned sessions ask
 
     return look_at(model)
-
-
-def _check_spelling(unknown: Iterable[str]) -> None:
-    """onnxruntime ignores arguments it does not know; one that is nearly ours was meant for us."""
-    from difflib import get_close_matches  # noqa: PLC0415
-    from inspect import signature  # noqa: PLC0415
-
-    for name in unknown:
-        if meant := get_close_matches(name, signature(InferenceSession).parameters, 1, 0.8):
-            raise UsageError(f"there is no argument '{name}'", hint=f"{meant[0]}=")
-
-
-def _is_planned(mode: str | None) -> bool:
-    """Whether a session asked for in this mode is planned, where it can be: if nobody says otherwise, it is."""
-    return mode in (None, _PLANNED)
-
-
-def _choose(model: str | bytes | os.PathLike[str], mode: str | None) -> tuple[Package | None, Mode]:
-    """The package, if it is one, and the mode; for a planned session, the one that plans come on top of."""
-    if _is_planned(mode):
-        mode = None
-    if isinstance(model, bytes):
-        chosen = find_mode(mode or "stock")
-        if chosen.form != "any":
-            raise UsageError(f"mode '{chosen.name}' maps files, and a model in bytes has none", hint="give its path")
-        return None, chosen
-    if not os.path.isdir(model):  # noqa: PTH112  pathlib is half a MiB, and most models are files
-        chosen = find_mode(mode or "stock")
-        if chosen.form != "any":
-            from pathlib import Path  # noqa: PLC0415
-
-            check_mode(chosen.name, Path(model))
-        return None, chosen
-    from pathlib import Path  # noqa: PLC0415
-
-    from onnxmem.session.package import open_package  # noqa: PLC0415
-
-    path = Path(model)
-    package = open_package(path)
-    if mode is None or mode == package.manifest.mode:
-        return package, package.mode
-    chosen, form = find_mode(mode), package.mode.form
-    # A prepacked model is one with external weights, too.
-    if chosen.form in (form, "any") or (form, chosen.form) == ("prepacked", "external"):
-        return package, chosen
-    raise UsageError(
-        f"mode '{mode}' cannot load '{path}', which was packed for '{package.manifest.mode}'",
-        hint=f"pack it again with --mode {mode}",
-    )
-
-
-def _only_cpu(providers: Any, package: Package) -> Any:
-    """Packages are optimized for the CPU: others would be given a graph that is not for them."""
-    for provider in providers or ():
-        name = provider if isinstance(provider, str) else provider[0]
-        if name not in CPU_PROVIDERS:
-            raise RuntimeUnsupported(
-                f"the package '{package.folder}' is for {CPU}, not for {name}", hint="load the .onnx file instead"
-            )
-    return [CPU]

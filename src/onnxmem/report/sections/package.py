@@ -9,7 +9,7 @@ from onnxmem.report.cells import Document, known, name, number, sentence, size, 
 from onnxmem.report.report import Action, Cell, Fact, Section, Table
 from onnxmem.report.sections.common import model, shapes_text
 from onnxmem.session.modes import find_mode
-from onnxmem.units import format_bytes, format_count
+from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
 
 def section(document: Document) -> Section:
@@ -25,6 +25,7 @@ def section(document: Document) -> Section:
         Fact("packed weights", size(weights, "packed_bytes"), "mapped, and used in place of their unpacked forms"),
         Fact("in the graph", size(weights, "inline_bytes"), "small weights, a copy in each process"),
     ]
+    facts[:0] = _run_facts(document)
     load = Action("Load it", command=f'onnxmem.InferenceSession("{folder}")')
     share = Action("See what several processes take together", command=f"onnxmem share {folder}")
     return Section(
@@ -32,9 +33,44 @@ def section(document: Document) -> Section:
         f"{known(document, 'bytes')} in mode {mode.name}: {mode.about}. Its outputs are {outputs}.",
         facts=tuple(fact for fact in facts if fact.cell.value),
         actions=(load, share),
-        tables=(_plans(document),),
+        tables=(*_reduced(document), _plans(document)),
         notes=_notes(document),
     )
+
+
+def _run_facts(document: Document) -> list[Fact]:
+    """What runs need, where that was made less."""
+    facts = []
+    for reduced in document.get("reduced") or ():
+        before, after = number(reduced, "before_bytes") or 0, number(reduced, "after_bytes") or 0
+        if after < before:
+            times, on = format_times(after / before), shapes_text(reduced["inputs"])
+            detail = f"instead of {format_bytes(before)}, {times}, on {on}"
+            facts.append(Fact("runs need", size(reduced, "after_bytes"), detail))
+    return facts
+
+
+def _reduced(document: Document) -> list[Table]:
+    """What was done so that runs need less: what each part gave, and what it costs."""
+    tables = []
+    for reduced in document.get("reduced") or ():
+        rows = [(Cell("as ONNX Runtime runs it"), size(reduced, "before_bytes"), Cell(""))]
+        rows += [(Cell(words(part["part"], 60)), _less(part), Cell(_cost(part))) for part in reduced["parts"]]
+        rows.append((Cell("together, in its plan"), size(reduced, "after_bytes"), Cell("")))
+        title = f"What runs need on {shapes_text(reduced['inputs'])}"
+        tables.append(Table(title, ("part", "gave", "cost"), tuple(rows)))
+    return tables
+
+
+def _less(part: Document) -> Cell:
+    gave = number(part, "gave_bytes") or 0
+    return Cell(f"{format_bytes(gave)} less" if gave > 0 else "nothing", gave)
+
+
+def _cost(part: Document) -> str:
+    nodes, work = number(part, "nodes") or 0, number(part, "extra_work") or 0.0
+    costs = [format_count(int(nodes), "more node")] * bool(nodes) + [f"{format_percent(work)} more work"] * (work > 0)
+    return ", ".join(costs) or "nothing"
 
 
 def _plans(document: Document) -> Table:

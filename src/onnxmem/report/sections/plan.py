@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxmem.report.cells import Document, count, known, name, number, seconds, sentence, shape, size, text, words
+from onnxmem.report.cells import (
+    Document,
+    count,
+    known,
+    name,
+    number,
+    seconds,
+    sentence,
+    shape,
+    size,
+    text,
+    words,
+)
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import Columns, about_inputs, command, figures, model, of_limit
 from onnxmem.report.sections.forecast import (
@@ -15,6 +27,7 @@ from onnxmem.report.sections.forecast import (
     forecast_tables,
     forecasts,
 )
+from onnxmem.report.sections.tiling import tiling_facts, tiling_tables
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
 _SHOWN = 10
@@ -58,6 +71,7 @@ def _estimate_summary(document: Document, best: Document | None) -> str:
 def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ...]:
     activations = document["activations"]
     facts = [*forecast_facts(document), Fact("weights", size(document, "weights_bytes"), "as they lie in memory")]
+    facts += tiling_facts(document)
     if best is not None:
         how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
         facts.append(Fact("activations, planned", size(best, "peak_bytes"), how))
@@ -111,6 +125,7 @@ def _estimate_tables(document: Document) -> tuple[Table, ...]:
     where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
     return (
         *forecast_tables(document),
+        *tiling_tables(document),
         figures("Strategies", "strategy", _STRATEGY, strategies),
         *_formula(document),
         tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
@@ -192,6 +207,7 @@ def _plan_facts(document: Document, capacity: int | float | None) -> tuple[Fact,
     ]
     if document.get("sharing"):
         facts[-1] = _shared_places(document)
+    facts[1:1] = tiling_facts(document)
     if capacity is not None:
         fits = "fits" if document["fits"] else "does not fit"
         facts.insert(1, Fact("capacity", size(document, "capacity_bytes"), f"{fits}; {of_limit(peak, capacity)}"))
@@ -226,7 +242,7 @@ def _plan_actions(document: Document) -> tuple[Action, ...]:
 
 def _plan_tables(document: Document) -> tuple[Table, ...]:
     placement, unknown = document.get("placement"), document.get("unknown") or ()
-    tables = unknown_tensors(unknown if isinstance(unknown, list | tuple) else ())
+    tables = (*tiling_tables(document), *unknown_tensors(unknown if isinstance(unknown, list | tuple) else ()))
     if not placement:
         return tables
     largest = sorted(placement, key=lambda row: -row["bytes"])[:_LISTED]

@@ -12,20 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from onnxmem.errors import SessionClosed, SessionError, SessionLost, UsageError
+from onnxmem.session.argument import Argument
 from onnxmem.session.isolated.channel import Gone, Load
 from onnxmem.session.isolated.process import Child
 from onnxmem.session.isolated.wire import Parcel
 from onnxmem.session.modes import find_mode
 from onnxmem.session.package import is_package
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An input or output of the model: what ONNX Runtime calls a NodeArg."""
-
-    name: str
-    type: str
-    shape: list[int | str | None]
 
 
 @dataclass(frozen=True)

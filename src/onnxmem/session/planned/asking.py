@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from onnxmem._native import arena as native
 from onnxmem.errors import OnnxmemError
+from onnxmem.folders import cache_folder
 from onnxmem.session.options import silent
 from onnxmem.session.planned import bridge
 from onnxmem.session.planned.pairs import Question
@@ -176,8 +176,7 @@ def _file() -> Path:
     built = sorted((file.name, file.stat().st_size) for file in library.glob("onnxruntime_pybind11_state*"))
     facts = [_FORMAT, onnxruntime.__version__, built, _processor(), sorted(PROMISED.items())]
     name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxmem"
-    return folder / f"sharing-{name}.json"
+    return cache_folder() / f"sharing-{name}.json"
 
 
 def _processor() -> list[str]:

@@ -52,6 +52,8 @@ class Planner:
         self.book = PlanBook(options.max_plans or 16, _GUARD if options.debug else 0)
         self._plan_seconds = 5.0 if options.plan_seconds is None else options.plan_seconds
         self._sharer = sharer
+        self.outputs: frozenset[str] = frozenset()
+        """All outputs of the model: asking for all of them by name is asking for nothing in particular."""
         # Held in the first run, so that there is one run in the profile.
         self._first_run = threading.RLock()
         self._profile: Profile | None = None
@@ -70,7 +72,8 @@ class Planner:
     def run(self, run: Callable[..., Any], output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run with feeds, which may be arrays or OrtValues."""
         placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
-        return placed(_key(output_names, feeds, run_options), run, output_names, feeds, run_options)
+        key = _key(output_names, feeds, run_options, self.outputs)
+        return placed(key, run, output_names, feeds, run_options)
 
     def run_bound(self, run: Callable[..., Any], binding: Any, run_options: Any) -> None:
         """Run what is bound."""
@@ -87,7 +90,7 @@ class Planner:
 
     def plain_run(self, output_names: Any, feeds: Any) -> RunKey:
         """Which run one with these feeds would be."""
-        return _key(output_names, feeds, None)
+        return _key(output_names, feeds, None, self.outputs)
 
     # What it takes.
 
@@ -358,13 +361,19 @@ def _shrinks(run_options: Any) -> bool:
         return False  # it is not set
 
 
-def _key(output_names: Any, feeds: Mapping[str, Any], run_options: Any) -> RunKey:
+def _key(output_names: Any, feeds: Mapping[str, Any], run_options: Any, every: frozenset[str]) -> RunKey:
+    # Then nodes are left out, and others come in their place.
+    partly = run_options is not None and run_options.only_execute_path_to_fetches
+    wanted = tuple(output_names) if output_names and not every.issubset(output_names) else ()
+    return RunKey(shapes_of(feeds), wanted, ("partly",) if partly else ())
+
+
+def shapes_of(feeds: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The shapes of inputs, by name."""
     shapes = [(name, _shape_of(value)) for name, value in feeds.items()]
     if len(shapes) > 1:
         shapes.sort()
-    # Then nodes are left out, and others come in their place.
-    partly = run_options is not None and run_options.only_execute_path_to_fetches
-    return RunKey(tuple(shapes), tuple(output_names) if output_names else (), ("partly",) if partly else ())
+    return tuple(shapes)
 
 
 def _binding_key(binding: Any) -> RunKey:

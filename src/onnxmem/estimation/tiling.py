@@ -1,0 +1,163 @@
+"""What would computing parts of a model piece by piece give? Found on the graph alone, before anything is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onnxmem.deadline import Deadline
+from onnxmem.documents import Record
+from onnxmem.errors import UsageError
+from onnxmem.model.graph import Graph, Node, Tensor
+from onnxmem.model.model import Model
+from onnxmem.rewriting.rewriting import Rewriting
+from onnxmem.rewriting.search import search
+from onnxmem.rewriting.static import StaticGraph, StaticNode, from_graph
+from onnxmem.schedule.scheduled import Question, Scheduled, order_graph, problem_of, schedule
+from onnxmem.schedule.timeline import Span
+
+EXTRA_WORK = 0.10
+"""How much more may be computed, if nobody says otherwise."""
+_SEARCH = 0.6
+"""The part of the time limit that the search for tiles may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileRow(Record):
+    """Some nodes that are computed in pieces."""
+
+    kind: str
+    """`stripes`, which overlap, or `blocks`."""
+    pieces: int
+    nodes: int
+    first: str
+    last: str
+    """What the first and the last of these nodes make."""
+    before_bytes: int
+    after_bytes: int
+    """The most bytes alive at once, without this part and with it."""
+    extra_work: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TilingFacts(Record):
+    """What tiles would give: the most bytes alive at once, and what that costs."""
+
+    before_bytes: int
+    after_bytes: int
+    nodes_before: int
+    nodes: int
+    extra_work: float
+    """As a part of what the model computes."""
+    parts: tuple[TileRow, ...]
+
+    def derived(self) -> Mapping[str, Any]:
+        """How much is left of what it was."""
+        return {"ratio": self.after_bytes / self.before_bytes if self.before_bytes else 1.0}
+
+    @classmethod
+    def of(cls, found: Rewriting, before: int, after: int) -> TilingFacts:
+        return cls(
+            before_bytes=before,
+            after_bytes=after,
+            nodes_before=found.nodes_before,
+            nodes=len(found.graph.nodes),
+            extra_work=found.extra_work,
+            parts=tuple(
+                TileRow(
+                    kind=part.kind,
+                    pieces=part.pieces,
+                    nodes=len(part.nodes),
+                    first=part.nodes[0],
+                    last=part.nodes[-1],
+                    before_bytes=part.before,
+                    after_bytes=part.after,
+                    extra_work=part.extra_work,
+                )
+                for part in found.parts
+            ),
+        )
+
+
+def checked_extra_work(*, tile: bool, extra_work: float | None) -> float | None:
+    """How much more may be computed; None: no tiles are asked for."""
+    if extra_work is not None and not 0 <= extra_work < math.inf:
+        raise UsageError(f"extra work is a part of what the model computes, like 10%, and not {extra_work:g}")
+    if not tile:
+        if extra_work is not None:
+            raise UsageError("extra work is for tiles, and none are asked for", hint="--tile")
+        return None
+    return EXTRA_WORK if extra_work is None else extra_work
+
+
+def tile_schedule(
+    model: Model, question: Question, deadline: Deadline, extra_work: float = EXTRA_WORK
+) -> tuple[Scheduled, TilingFacts]:
+    """The model laid out in time with parts of it computed in pieces, and what that gives.
+
+    It is the graph that ONNX Runtime makes for just these sizes: a tiled graph is for no others.
+    """
+    if question.view == "raw" or question.level != "all":
+        raise UsageError("tiles are for the graph as ONNX Runtime runs it", hint="leave out --view and --level")
+    untiled = schedule(model, replace(question, view="optimized", fix_dims=True), deadline)
+    fixed = {name: shape for name, tensor in untiled.graph.tensors.items() if (shape := _numbers(tensor)) is not None}
+    proto = model.optimized("all", {name: fixed[name] for name in model.inputs if name in fixed})
+    static = _in_order(from_graph(untiled.graph, proto), untiled)
+    found = search(static, extra_work=extra_work, time_limit=deadline.share(_SEARCH))
+    graph = _as_graph(found.graph, untiled.graph, bool(found.parts))
+    timeline = order_graph(graph, replace(question, order="file"), deadline)
+    timeline = replace(timeline, spans=tuple(_marked(span, untiled.graph) for span in timeline.spans))
+    tiled = replace(untiled, graph=graph, timeline=timeline, problem=problem_of(timeline, question.alignment))
+    return tiled, TilingFacts.of(found, untiled.problem.lower_bound, tiled.problem.lower_bound)
+
+
+def _marked(span: Span, before: Graph) -> Span:
+    """A buffer that only the rewritten graph has is a piece of one, and says so."""
+    is_piece = span.kind == "activation" and span.tensors[0].name not in before.tensors
+    return replace(span, kind="piece") if is_piece else span
+
+
+def _numbers(tensor: Tensor) -> tuple[int, ...] | None:
+    shape = tensor.shape
+    return None if shape is None or not all(isinstance(dim, int) for dim in shape) else tuple(map(int, shape))  # type: ignore[arg-type]
+
+
+def _in_order(static: StaticGraph, scheduled: Scheduled) -> StaticGraph:
+    """The graph with its nodes in the order in which they were laid out."""
+    place = {label: position for position, label in enumerate(step.label for step in scheduled.timeline.steps)}
+    labels = {next(filter(None, node.outputs), ""): node.label for node in scheduled.graph.nodes}
+    nodes = sorted(static.nodes, key=lambda node: place.get(labels.get(node.first_output, ""), -1))
+    return replace(static, nodes=tuple(nodes))
+
+
+def _as_graph(static: StaticGraph, before: Graph, tiled: bool) -> Graph:
+    """A rewritten graph as the rest of onnxmem knows graphs."""
+    originals = {next(filter(None, node.outputs), ""): node for node in before.nodes}
+    tensors = {
+        name: Tensor(name, tensor.dtype, tensor.shape, tensor.bytes)
+        for name, tensor in static.tensors.items()
+        if name not in static.weights
+    }
+    nodes = tuple(_node(index, node, originals) for index, node in enumerate(static.nodes))
+    made = {name for node in nodes for name in node.outputs} | set(before.inputs)
+    tensors = {name: before.tensors.get(name, tensor) for name, tensor in tensors.items() if name in made}
+    unknown = {name: tensor for name, tensor in before.tensors.items() if name in made and name not in tensors}
+    view = f"{before.view}, tiled" if tiled else before.view
+    return replace(before, nodes=nodes, tensors={**unknown, **tensors}, view=view, numbering="file")
+
+
+def _node(index: int, node: StaticNode, originals: Mapping[str, Node]) -> Node:
+    original = originals.get(node.origin)
+    same = original is not None and node.first_output == node.origin
+    return Node(
+        index,
+        original.name if original is not None and same else node.first_output,
+        node.op_type,
+        node.domain,
+        node.inputs,
+        node.outputs,
+        original.subgraphs if original is not None else (),
+        node.attributes,
+    )

@@ -1,0 +1,135 @@
+"""Does a package compute what its source does? Both are run in fresh processes on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from onnxmem.errors import BudgetExceeded, ModelError
+from onnxmem.folders import temporary_folder
+from onnxmem.measurement.feeds import Array, Feeds
+from onnxmem.measurement.measure import with_hint
+from onnxmem.measurement.protocol import Task
+from onnxmem.measurement.trial import run_trial
+from onnxmem.measurement.verdict import Verdict
+from onnxmem.packing.outputs import outputs_of
+from onnxmem.packing.recording import LoadSettings
+from onnxmem.packing.request import PackRequest
+from onnxmem.packing.tiling import Tiled, remove, shapes_text
+from onnxmem.session.modes import DISABLE_PREPACKING
+from onnxmem.session.package import Manifest, PackedInput, Verified
+from onnxmem.session.packed_graphs import TiledGraph
+
+# Outputs of tiled graphs are compared on so many inputs, or more.
+_INPUTS = 3
+
+
+def check_outputs(request: PackRequest, packed: Path, settings: LoadSettings) -> Verified:
+    """Run the original and the packed model in fresh processes on the same inputs: every bit must be equal."""
+    mode, source = request.mode, request.source
+    # Kernels that are given unpacked weights add in another order. So do the original's when its packing is off, and
+    # nothing else may differ.
+    like = {} if mode.exact else {DISABLE_PREPACKING: "1"}
+    reference = "stock" if mode.exact else "stock without packing"
+    with temporary_folder() as folder:
+        feeds = request.feeds.save(folder)
+        original = Task(str(source), feeds, config=like)
+        # Without a manifest yet it is a model like any other, which a session may not take for one of this mode.
+        loaded = settings.under(mode)
+        package = Task(str(packed), feeds, options=loaded.options, config=loaded.config)
+        expected = _run(request, f"running {source.name} as {reference}", original)
+        outputs = _run(request, f"running the package as {mode.name}", package)
+    if outputs != expected:
+        raise ModelError(
+            f"'{source.name}' cannot be packed as '{mode.name}': its outputs are not those of {reference}",
+            hint="a package would compute something else; please report the model",
+        )
+    inputs = {n: PackedInput(dtype=str(a.dtype), shape=a.shape) for n, a in request.feeds.arrays.items()}
+    return Verified(reference=reference, inputs=inputs, seed=request.scenario.seed, outputs_sha256=outputs)
+
+
+def check_tiled(
+    request: PackRequest, folder: Path, manifest: Manifest, tiled: Sequence[Tiled], write: Callable[[Manifest], None]
+) -> Manifest:
+    """The manifest of a package, with those of its tiled graphs whose outputs are the source's, bit for bit.
+
+    Sessions of the package itself are run, as a caller would make them. `write` puts a manifest into the folder.
+    """
+    like = {} if request.mode.exact else {DISABLE_PREPACKING: "1"}
+    kept = []
+    for each in tiled:
+        if each.graph is None:
+            kept.append(each)
+            continue
+        request.report(f"comparing outputs of tiles for {shapes_text(each.graph.inputs)}")
+        with temporary_folder() as inputs:
+            feeds = [more.save(inputs, f"run-{number}-") for number, more in enumerate(_several(request, each.graph))]
+            left = request.deadline.left
+            settings = LoadSettings({}, like)
+            expected = outputs_of(request.source, feeds, mode="stock", settings=settings, timeout=left)
+            manifest = replace(
+                manifest,
+                tiled=(each.graph,),
+                inputs=expected.declared_inputs,
+                outputs=expected.declared_outputs,
+            )
+            write(manifest)
+            found = outputs_of(folder, feeds, mode=None, timeout=request.deadline.left)
+        why = "its outputs are not the model's, bit for bit" if found.digests != expected.digests else found.unplanned
+        if why:
+            why = f"the tiled graph for {shapes_text(each.graph.inputs)} is left out: {why}"
+            remove(each, folder)
+            if request.tile is not None and request.tile.budget_bytes is not None:
+                raise BudgetExceeded(f"the budget cannot be met: {why}")
+        kept.append(each.without(why) if why else each)
+    return replace(
+        manifest,
+        tiled=tuple(each.graph for each in kept if each.graph),
+        reduced=tuple(each.reduced for each in kept),
+        notes=(*manifest.notes, *dict.fromkeys(each.note for each in kept if each.note)),
+    )
+
+
+def _several(request: PackRequest, graph: TiledGraph) -> list[Feeds]:
+    """Inputs to compare outputs on: those that plans were made with, and variations of them if they are few."""
+    shapes = dict(graph.inputs)
+    given = next(several for several in request.plans if {n: a.shape for n, a in several[0].arrays.items()} == shapes)
+    random, several = np.random.default_rng(request.scenario.seed), list(given)
+    while len(several) < _INPUTS:
+        arrays = {name: _varied(array, random) for name, array in given[0].arrays.items()}
+        several.append(replace(given[0], arrays=arrays))
+    return several
+
+
+def _varied(array: Array, random: np.random.Generator) -> Array:
+    """Other numbers in the same range. What are no floats may be indices or lengths, which others might not fit."""
+    return (array * random.uniform(0.5, 1.0, array.shape)).astype(array.dtype) if array.dtype.kind == "f" else array
+
+
+def _run(request: PackRequest, stage: str, task: Task) -> str:
+    """The hash of the outputs."""
+    request.report(stage)
+    trial = with_hint(run_trial(task, timeout=request.deadline.left), request.feeds.described())
+    if not trial.verdict.ok:
+        raise _failure(trial.verdict, stage, original=task.model == str(request.source))
+    if len(set(trial.outputs)) > 1:
+        raise ModelError(
+            "the model computes something else each time it runs, so that no package of it can be checked",
+            hint="does it draw random numbers? Give them a seed, or load the model as it is",
+        )
+    return trial.outputs[0]
+
+
+def _failure(verdict: Verdict, stage: str, *, original: bool) -> ModelError:
+    if not original and "Required inputs" in verdict.message:
+        return ModelError(
+            "the model lists weights among its inputs, and in this form callers would have to feed some of them",
+            hint="choose mode prepacked, external or mapped",
+        )
+    hint = verdict.hint or "give inputs it can run on: --shape, --dim or --inputs"
+    return ModelError(
+        f"{stage} did not end well: {str(verdict)[:300]}", hint=hint if original else "please report the model"
+    )

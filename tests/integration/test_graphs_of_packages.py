@@ -1,0 +1,168 @@
+"""Sessions of packages that hold several graphs: which one serves a run, over one copy of the weights."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from onnxmem import InferenceSession, pack, zoo
+from onnxmem.packing.blobs import adopt, always_read, blobs_of
+from onnxmem.packing.build import build
+from onnxmem.packing.recording import LoadSettings, record_plan
+from onnxmem.session.package import MANIFEST, WEIGHTS, hash_file, open_package, verify_package
+from onnxmem.session.packed_graphs import KEEP_CONFIG, KEEP_OPTIONS, DeclaredTensor, TiledGraph
+
+SHAPE, OTHER = (4, 256), (6, 256)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three MatMuls with 0.75 MiB of weights, all of which kernels pack; the batch is free."""
+    path = tmp_path_factory.mktemp("models") / "chain.onnx"
+    onnx.save(zoo.build("matmul", layers=3, width=256), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def package(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package with one more graph for SHAPE. It computes nothing in another way: what counts is how it is used."""
+    folder = tmp_path_factory.mktemp("packages")
+    packed = pack(source, folder / "p", shapes={"x": SHAPE})
+    work, target = folder / "work", folder / "p"
+    work.mkdir()
+    built = build(target / "model.onnx", work, "prepacked", shapes={"x": SHAPE})
+    before = (target / WEIGHTS).stat().st_size
+    adopt(built.rename(work / "tiled-1.onnx"), target / "model.onnx")
+    assert (target / WEIGHTS).stat().st_size == before, "weights exist once, packed ones too"
+    np.save(work / "x.npy", np.ones(SHAPE, np.float32))
+    settings = LoadSettings(KEEP_OPTIONS, KEEP_CONFIG).under(packed.package.mode)
+    plan = record_plan(target / "tiled-1.onnx", settings, [[("x", str(work / "x.npy"))]], seconds=1, timeout=60)
+    (target / "tiled-1-plan.json").write_text(json.dumps([plan]))
+    session = onnxruntime.InferenceSession(source)
+    inputs, outputs = (
+        tuple(DeclaredTensor(value.name, value.type, tuple(value.shape)) for value in values)
+        for values in (session.get_inputs(), session.get_outputs())
+    )
+    graph = TiledGraph(
+        inputs={"x": SHAPE},
+        peak_bytes=plan["peak_bytes"],
+        lower_bound_bytes=plan["lower_bound_bytes"],
+        model="tiled-1.onnx",
+        plan="tiled-1-plan.json",
+        nodes=3,
+        extra_work=0.0,
+        always_read=always_read(target / "tiled-1.onnx"),
+    )
+    files = tuple(hash_file(path) for path in sorted(target.iterdir()) if path.name != MANIFEST)
+    manifest = replace(packed.manifest, files=files, tiled=(graph,), inputs=inputs, outputs=outputs)
+    (target / MANIFEST).write_text(manifest.text())
+    verify_package(target)
+    return target
+
+
+def arrays(shape: tuple[int, ...], seed: int = 0) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(seed).random(shape, dtype=np.float32)}
+
+
+def expected(source: Path, feeds: dict[str, np.ndarray]) -> np.ndarray:
+    return np.asarray(onnxruntime.InferenceSession(source).run(None, feeds)[0])
+
+
+def graphs(session: InferenceSession) -> list[str]:
+    loaded = session._graphs.loaded if session._graphs else [session]
+    return [each.graph.model if each.graph else "model.onnx" for each in loaded]
+
+
+def mapped_at(package: Path) -> set[int]:
+    """The places in the weights' file that this process maps."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {int(line.split()[2], 16) for line in lines if line.endswith(str(package / WEIGHTS))}
+
+
+def test_a_run_is_served_by_the_graph_for_its_shapes(source: Path, package: Path) -> None:
+    session, fitting, other = InferenceSession(package), arrays(SHAPE), arrays(OTHER)
+    assert [(value.name, value.shape, value.type) for value in session.get_inputs()] == [
+        (value.name, value.shape, value.type) for value in onnxruntime.InferenceSession(source).get_inputs()
+    ]
+    assert np.array_equal(session.run(None, fitting)[0], expected(source, fitting))
+    assert graphs(session) == ["tiled-1.onnx"], "the package's own graph is not loaded as long as nobody needs it"
+    assert session.memory.runs_replayed == 1, "the first run is planned already"
+    names = [value.name for value in session.get_outputs()]
+    session.run(names, fitting)
+    assert session.memory.runs_replayed == 2, "asking for all outputs by name is the same run"
+    places = mapped_at(package)
+    assert np.array_equal(session.run(None, other)[0], expected(source, other))
+    assert graphs(session) == ["tiled-1.onnx", "model.onnx"]
+    assert mapped_at(package) == places, "both graphs read the same places of one file"
+    memory = session.memory
+    assert (memory.runs_replayed, memory.runs_recorded) == (2, 1)
+    assert [dict(shape.inputs)["x"] for shape in memory.shapes] == [SHAPE, OTHER]
+    assert [plan["inputs"] for plan in session.export_plans()] == [[["x", list(OTHER)]]]
+    assert len(session.traces()) == 2
+
+
+def test_a_graph_that_nobody_runs_makes_room(package: Path, source: Path) -> None:
+    session, other = InferenceSession(package), arrays(OTHER)
+    assert np.array_equal(session.run(None, other)[0], expected(source, other))
+    assert graphs(session) == ["model.onnx"]
+    session.run(None, arrays(SHAPE))
+    assert graphs(session) == ["model.onnx", "tiled-1.onnx"]
+
+
+def test_bindings_and_ort_values_find_their_graph(package: Path, source: Path) -> None:
+    session = InferenceSession(package)
+    binding = session.io_binding()
+    binding.bind_output("y")
+    for shape in (SHAPE, OTHER, SHAPE):
+        feeds = arrays(shape)
+        binding.bind_cpu_input("x", feeds["x"])
+        session.run_with_iobinding(binding)
+        assert np.array_equal(binding.copy_outputs_to_cpu()[0], expected(source, feeds))
+        values = {"x": onnxruntime.OrtValue.ortvalue_from_numpy(feeds["x"])}
+        (output,) = session.run_with_ort_values(["y"], values)
+        assert np.array_equal(output.numpy(), expected(source, feeds))
+    assert graphs(session) == ["tiled-1.onnx", "model.onnx"]
+
+
+def test_without_plans_the_packages_own_graph_is_used(package: Path) -> None:
+    options = onnxruntime.SessionOptions()
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    with pytest.warns(RuntimeWarning):
+        session = InferenceSession(package, options)
+    assert graphs(session) == ["model.onnx"]
+    assert "tiled graphs need plans and are not used" in session.memory.reason
+    session.run(None, arrays(SHAPE))
+    assert graphs(InferenceSession(package, mode="prepacked")) == ["model.onnx"]
+
+
+def test_a_session_is_gone_when_nobody_has_it(package: Path) -> None:
+    session = InferenceSession(package)
+    session.run(None, arrays(SHAPE))
+    session.run(None, arrays(OTHER))
+    gone = weakref.ref(session)
+    gc.disable()
+    try:
+        del session
+        assert gone() is None, "no cycle keeps its memory"
+    finally:
+        gc.enable()
+    assert not mapped_at(package)
+
+
+def test_stripes_share_packed_weights(package: Path) -> None:
+    """Notes on packed forms belong to weights, not to nodes: whatever reads the weight finds them."""
+    packed = []
+    for name in ("model.onnx", "tiled-1.onnx"):
+        proto = onnx.load(package / name, load_external_data=False)
+        stored = [tensor for tensor in proto.graph.initializer if tensor.external_data]
+        packed.append({blob for tensor in stored for blob in blobs_of(tensor, package) if blob.packed})
+    assert packed[0] == packed[1] and len(packed[0]) == 3
+    assert open_package(package).manifest.tiled[0].always_read == open_package(package).manifest.always_read
