@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from onnxmem.rewriting.blocks import Follower, Grown, kind
 from onnxmem.rewriting.emit import write
-from onnxmem.rewriting.live import NODE_BYTES, live, live_bytes
+from onnxmem.rewriting.live import NODE_BYTES, live, live_bytes, peak
+from onnxmem.rewriting.order import ordered
 from onnxmem.rewriting.rewriting import Part, Rewriting
 from onnxmem.rewriting.static import StaticGraph
 from onnxmem.rewriting.stripes import Region
@@ -30,6 +31,8 @@ _PATIENCE = 4
 _NEAR = 0.98
 """Of the peak: what is alive at other nodes, too, is no less a peak."""
 _WORTH = 0.995
+_EFFORT = 0.5
+"""Seconds of work for the order of what was found."""
 
 
 class Group(NamedTuple):
@@ -78,6 +81,9 @@ def with_blocks(stripes: Rewriting, *, budget: int | None = None, time_limit: fl
     blocks = search_blocks(stripes.graph, budget=budget, time_limit=time_limit)
     if not blocks.parts:
         return stripes
+    graph = ordered(blocks.graph, _EFFORT)
+    if peak(graph) < blocks.after:
+        blocks = replace(blocks, graph=graph, after=peak(graph))
     return replace(stripes, parts=(*stripes.parts, *blocks.parts), graph=blocks.graph, after=blocks.after)
 
 
