@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
+from onnxmem.rewriting.layout import slice_numbers
 from onnxmem.rewriting.local import Rows
 from onnxmem.rewriting.static import StaticGraph, StaticNode, StaticTensor
 from onnxmem.rewriting.stripes import Read, Region, Stripe
@@ -19,6 +20,7 @@ from onnxmem.rewriting.windows import with_pads
 
 # From these versions on the operators take numbers as inputs, not as attributes.
 _SLICE_BY_INPUTS, _RESHAPE_BY_INPUTS = 10, 5
+_TO_THE_END = 2**31 - 1
 
 
 class Piece(NamedTuple):
@@ -157,9 +159,26 @@ class Writer:
                 attributes = {name: value for name, value in attributes.items() if name != "allowzero"}
         elif node.op_type == "Resize" and len(inputs) > 3 and inputs[3]:
             inputs[3] = self._number(made.shape)
+        elif node.op_type == "Slice":
+            attributes = self._recut(node, inputs, axis)
         copy = StaticNode(node.op_type, node.domain, tuple(inputs), outputs, attributes, node.origin)
         scratch = self.source.scratch(copy, self.tensors) if node.scratch else 0
         self.nodes.append(copy._replace(scratch=scratch) if scratch else copy)
+
+    def _recut(self, node: StaticNode, inputs: list[str], axis: int) -> Mapping[str, Any]:
+        """A Slice along the axis of stripes begins with the first row it is given; what it cuts elsewhere stays."""
+        cuts = slice_numbers(node, self.source)
+        if cuts is None or axis not in cuts:
+            return node.attributes
+        place = list(cuts).index(axis)
+        by_attributes = len(inputs) == 1
+        starts = list(node.attributes["starts"] if by_attributes else self.source.values[inputs[1]])
+        ends = list(node.attributes["ends"] if by_attributes else self.source.values[inputs[2]])
+        starts[place], ends[place] = 0, _TO_THE_END
+        if by_attributes:
+            return {**node.attributes, "starts": starts, "ends": ends}
+        inputs[1], inputs[2] = self._number(tuple(starts)), self._number(tuple(ends))
+        return node.attributes
 
     def _rows(self, name: str, axis: int, pieces: Sequence[Piece], rows: Rows) -> str:
         """These rows of a tensor, from pieces of it."""

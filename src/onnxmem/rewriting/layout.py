@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import NamedTuple
 
 from onnxmem.rewriting.local import Local, Window, rest
 from onnxmem.rewriting.static import StaticGraph, StaticNode
@@ -25,14 +26,42 @@ def split(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:
 
 
 def slicing(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:
-    """A tensor cut along other axes, by numbers stored in the model."""
-    made = graph.shape(node.outputs[0])
-    if made is None or len(node.inputs) < 4 or any(name not in graph.weights for name in node.inputs[1:] if name):
+    """A tensor cut by numbers stored in the model; along the axis itself forwards only."""
+    image, numbers = graph.shape(node.inputs[0]), slice_numbers(node, graph)
+    if image is None or numbers is None or graph.shape(node.outputs[0]) is None:
         return None
-    axes = graph.values.get(node.inputs[3])
-    if axes is None or axis in [place % len(made) for place in axes]:
+    if axis not in numbers:
+        return Local(axis, rest(node, Window(axis)))
+    start, step = numbers[axis].start, numbers[axis].step
+    if step < 1:
         return None
-    return Local(axis, rest(node, Window(axis)))
+    return Local(axis, rest(node, Window(axis, step, 1, -start)))
+
+
+class Cut(NamedTuple):
+    """Which positions of an axis a Slice takes: `start`, and from there every `step`."""
+
+    start: int
+    step: int
+
+
+def slice_numbers(node: StaticNode, graph: StaticGraph) -> dict[int, Cut] | None:
+    """What a Slice takes, by axis, if that is stored in the model."""
+    image = graph.tensors[node.inputs[0]].shape
+    if len(node.inputs) == 1:  # numbers were attributes once
+        starts, axes, steps = node.attribute("starts", ()), node.attribute("axes", None), None
+    elif any(name not in graph.values for name in node.inputs[1:] if name):
+        return None
+    else:
+        starts, _, axes, steps = (graph.values.get(name) for name in (*node.inputs[1:], "", "")[:4])
+    if starts is None:
+        return None
+    found = {}
+    for place, start in enumerate(starts):
+        axis = (axes[place] if axes else place) % len(image)
+        step = steps[place] if steps else 1
+        found[axis] = Cut(min(max(start + image[axis] if start < 0 else start, 0), image[axis]), step)
+    return found
 
 
 def transpose(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:

@@ -2,7 +2,8 @@
 
     estimate every interval ─▶ cover what is above each of many levels ─▶ write the best out ─▶ improve step by step
 
-Estimates only choose; what counts is the graph written out, by the bytes alive in it and the nodes it has more.
+Estimates only choose; what counts is the graph written out, by the bytes alive in it and the nodes it has more. What
+is left of it is then searched for parts that can be computed in blocks (`block_search.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from onnxmem.rewriting.axes import follow
+from onnxmem.rewriting.block_search import with_blocks
 from onnxmem.rewriting.candidates import PIECES, Profile, candidates
 from onnxmem.rewriting.cover import Table, cover
 from onnxmem.rewriting.emit import write
-from onnxmem.rewriting.live import NODE_BYTES, live_bytes
+from onnxmem.rewriting.live import NODE_BYTES, live_bytes, peak
+from onnxmem.rewriting.order import ordered
 from onnxmem.rewriting.rewriting import Part, Rewriting
 from onnxmem.rewriting.static import StaticGraph
 from onnxmem.rewriting.stripes import Region, Span, members_of, plan
@@ -22,8 +25,14 @@ from onnxmem.rewriting.stripes import Region, Span, members_of, plan
 _STEP = 0.94
 """Levels that are tried lie so close to each other."""
 _MOST_FAILURES = 3
-_STARTS = 4
-_ROUNDS = 40
+_COVERS, _STARTS = 8, 3
+"""How many of the covers are put in order, and how many of those improved."""
+_ROUNDS = 60
+_NEAREST = 24
+_CLOSE, _SETTLED = 1.1, 4
+"""Order can make good for so much; it is tried for so many changes at a time."""
+_EFFORT = 0.1
+"""Seconds of work for one order."""
 
 
 class State(NamedTuple):
@@ -46,9 +55,9 @@ def search(
     is the same each time: the search is bounded by its steps, for which `time_limit` seconds are enough on an ordinary
     processor.
     """
-    searching = _Search(graph, extra_work, time_limit)
+    searching = _Search(ordered(graph, _EFFORT), extra_work, time_limit)
     best = searching.best(budget)
-    return searching.rewriting(best)
+    return with_blocks(searching.rewriting(graph, best), budget=budget, time_limit=time_limit)
 
 
 class _Search:
@@ -60,18 +69,20 @@ class _Search:
         self.axes = {seed: follow(graph, seed) for seed in _seeds(graph)}
         self._regions: dict[Span, Region | None] = {}
         self._states: dict[tuple[Span, ...], State | None] = {}
+        self._settled: dict[tuple[Span, ...], State | None] = {}
         # Bounded by work, not by a clock: so many nodes written out in a second.
         self.left = int(time_limit * 40_000)
 
     def best(self, budget: int | None) -> State:
-        state = self.state(())
-        assert state is not None
+        start = self.settled(())
+        assert start is not None
         if not any(local is not None for axes in self.axes.values() for local in axes.nodes):
-            return state
+            return start
         found = (each for axes in self.axes.values() for each in candidates(self.profile, axes, self.extra))
         table = Table(found)
-        starts = sorted({state, *self._covers(table)})[:_STARTS]
-        return min(self._improved(start, table) for start in starts)
+        covers = sorted(set(self._covers(table)))[:_COVERS]
+        settled = {state for cover in covers if (state := self.settled(cover.spans)) is not None}
+        return min(self._improved(state, table) for state in sorted({start, *settled})[:_STARTS])
 
     def _covers(self, table: Table) -> Iterator[State]:
         level, failures = max(self.live, default=0) * _STEP, 0
@@ -84,28 +95,26 @@ class _Search:
             level *= _STEP
 
     def _improved(self, state: State, table: Table) -> State:
+        """The best that changes of one thing at a time lead to."""
         for _ in range(_ROUNDS):
-            if self.left <= 0:
-                break
-            better = min(
-                (found for spans in self._neighbours(state, table) if (found := self.state(spans)) is not None),
-                default=state,
-            )
-            if better >= state:
-                break
-            state = better
+            for changes in self._neighbours(state, table):
+                found = sorted({each for spans in changes if (each := self.state(spans)) is not None})
+                close = [each for each in found if each.score < _CLOSE * state.score][:_SETTLED]
+                better = min((each for c in close if (each := self.settled(c.spans)) is not None), default=state)
+                if better < state:
+                    state = better
+                    break
+            else:
+                return state
         return state
 
-    def _neighbours(self, state: State, table: Table) -> Iterator[tuple[Span, ...]]:
-        """The same with one thing changed."""
+    def _neighbours(self, state: State, table: Table) -> Iterator[list[tuple[Span, ...]]]:
+        """The same with one thing changed, what helps most first."""
+        close = sorted(table.over(state.place), key=lambda c: (c.handed + NODE_BYTES * c.nodes, c.span))
+        yield [_placed(state.spans, each.span) for each in close[:_NEAREST]]
         for number, span in enumerate(state.spans):
             others = state.spans[:number] + state.spans[number + 1 :]
-            yield others
-            for changed in _changed(span):
-                yield _placed(others, changed)
-        close = sorted(table.over(state.place), key=lambda c: (c.handed + NODE_BYTES * c.nodes, c.span))
-        for each in close[:24]:
-            yield _placed(state.spans, each.span)
+            yield [others, *(_placed(others, changed) for changed in _changed(span))]
 
     def region(self, span: Span) -> Region | None:
         if span not in self._regions:
@@ -123,18 +132,34 @@ class _Search:
             self._states[spans] = self._state(spans)
         return self._states[spans]
 
+    def settled(self, spans: tuple[Span, ...]) -> State | None:
+        """The same with the nodes in the best order."""
+        if spans not in self._settled:
+            state = self.state(spans)
+            if state is not None:
+                written = ordered(self._write(spans), _EFFORT)
+                state = self._counted(written, state.extra, spans)
+            self._settled[spans] = state
+        return self._settled[spans]
+
     def _state(self, spans: tuple[Span, ...]) -> State | None:
         regions = [self.region(span) for span in spans]
         known = [region for region in regions if region is not None]
         extra = sum(region.extra for region in known)
         if len(known) < len(regions) or extra > self.extra or self.left <= 0:
             return None
-        written = write(self.graph, known)
+        return self._counted(self._write(spans), extra, spans)
+
+    def _write(self, spans: tuple[Span, ...]) -> StaticGraph:
+        written = write(self.graph, [region for span in spans if (region := self.region(span)) is not None])
         self.left -= len(written.nodes)
+        return written
+
+    def _counted(self, written: StaticGraph, extra: int, spans: tuple[Span, ...]) -> State:
         alive = live_bytes(written)
-        peak = max(alive, default=0)
-        score = peak + NODE_BYTES * (len(written.nodes) - len(self.graph.nodes))
-        return State(score, peak, extra, spans, self._place(written, alive.index(peak) if alive else 0))
+        most = max(alive, default=0)
+        score = most + NODE_BYTES * (len(written.nodes) - len(self.graph.nodes))
+        return State(score, most, extra, spans, self._place(written, alive.index(most) if alive else 0))
 
     def _place(self, written: StaticGraph, step: int) -> int:
         """The node of the graph as it was that is computed there, or next."""
@@ -143,32 +168,33 @@ class _Search:
                 return self.graph.makers[node.origin]
         return len(self.graph.nodes) - 1
 
-    def rewriting(self, state: State) -> Rewriting:
-        regions = [region for span in state.spans if (region := self.region(span)) is not None]
-        start = self.state(())
-        assert start is not None
-        parts = []
-        for number, region in enumerate(regions):
-            without = self.state(state.spans[:number] + state.spans[number + 1 :]) or start
-            names = tuple(self.graph.nodes[place].first_output for place in region.members.inside)
-            parts.append(
-                Part(
-                    kind="stripes",
-                    nodes=names,
-                    axis=region.axes.seed,
-                    pieces=region.span.pieces,
-                    before=without.peak,
-                    after=state.peak,
-                    extra_work=region.extra / self.profile.total,
-                )
+    def rewriting(self, source: StaticGraph, state: State) -> Rewriting:
+        before = peak(source)
+        if not state.spans:
+            return Rewriting(
+                parts=(), graph=source, nodes_before=len(source.nodes), before=before, after=before, extra_work=0.0
             )
         return Rewriting(
-            parts=tuple(parts),
-            graph=write(self.graph, regions) if regions else self.graph,
-            nodes_before=len(self.graph.nodes),
-            before=start.peak,
+            parts=tuple(self._part(state, number) for number in range(len(state.spans))),
+            graph=ordered(self._write(state.spans), _EFFORT),
+            nodes_before=len(source.nodes),
+            before=before,
             after=state.peak,
             extra_work=state.extra / self.profile.total,
+        )
+
+    def _part(self, state: State, number: int) -> Part:
+        region = self.region(state.spans[number])
+        without = self.settled(state.spans[:number] + state.spans[number + 1 :])
+        assert region is not None
+        return Part(
+            kind="stripes",
+            nodes=tuple(self.graph.nodes[place].first_output for place in region.members.inside),
+            axis=region.axes.seed,
+            pieces=region.span.pieces,
+            before=without.peak if without is not None else state.peak,
+            after=state.peak,
+            extra_work=region.extra / self.profile.total,
         )
 
 
