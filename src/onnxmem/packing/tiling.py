@@ -19,7 +19,7 @@ import onnx
 from onnx import ModelProto
 
 from onnxmem.deadline import Deadline
-from onnxmem.errors import BudgetExceeded
+from onnxmem.errors import BudgetExceeded, ModelError
 from onnxmem.estimation.tiling import EXTRA_WORK
 from onnxmem.files import replacing
 from onnxmem.folders import temporary_folder
@@ -31,6 +31,7 @@ from onnxmem.model.weights import is_constant
 from onnxmem.packing.blobs import adopt, always_read
 from onnxmem.packing.build import build
 from onnxmem.packing.ordering import first_output
+from onnxmem.packing.outputs import outputs_of
 from onnxmem.packing.recording import LoadSettings, record_plan
 from onnxmem.rewriting.live import NODE_BYTES
 from onnxmem.rewriting.rewriting import Rewriting, apply
@@ -87,8 +88,10 @@ class Tiled:
     reduced: Reduced
     """With tiles, if there is a graph."""
     graph: TiledGraph | None = None
+    split: bool = False
+    """Whether it takes a batch a few rows at a time to meet the budget."""
     note: str = ""
-    """Why there is none."""
+    """Why there is no graph."""
 
     def without(self, note: str) -> Tiled:
         """The same without a graph, because of this."""
@@ -102,6 +105,8 @@ class TileJob:
     model: Path
     """Its own graph, in the order in which it runs."""
     mode: Mode
+    plain: LoadSettings
+    """How that is loaded."""
     settings: TileSettings
     default_bound: int
     """What a run needs at least in ONNX Runtime's order."""
@@ -135,6 +140,8 @@ def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiled:
     budget, untiled = job.settings.budget_bytes, Tiled(free=free, reduced=free)
     if budget is not None and _needed(free) <= budget:
         return untiled
+    if budget is not None and (split := _split(job, planned, free, budget)) is not None:
+        return split
     path = job.model.with_name(f"tiled-{number}.onnx")
     job.on_stage(f"searching tiles for {shapes_text(planned.inputs)}")
     proto = _fixed(job, planned.inputs, path)
@@ -155,6 +162,26 @@ def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiled:
         return untiled.without(f"{note} for {shapes_text(planned.inputs)}: it is not tiled")
     assert best is not None
     return best
+
+
+def _split(job: TileJob, planned: Planned, free: Reduced, budget: int) -> Tiled | None:
+    """A batch run a few rows at a time, which costs next to nothing; None if that does not do."""
+    job.on_stage("running a few rows of the batch at a time")
+    with temporary_folder() as folder:
+        saved = [planned.feeds[0].save(folder)]
+        left = job.deadline.left
+        try:
+            found = outputs_of(
+                job.model, saved, mode=None, settings=job.plain, threads=(0,), budget=budget, timeout=left
+            )
+        except ModelError:  # rows that mix, a single row, or a row that takes more than that
+            return None
+    if not found.batches:
+        return None
+    (batch,) = found.batches
+    after = batch.needed - free.output_bytes
+    part = ReducedPart(part=f"{batch.rows_at_once} of {batch.rows} rows at a time", gave_bytes=free.after_bytes - after)
+    return Tiled(free=free, reduced=replace(free, after_bytes=after, parts=(*free.parts, part)), split=True)
 
 
 def remove(tiled: Tiled, folder: Path) -> None:
@@ -195,16 +222,17 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
         if found.parts:
             yield found
         return
-    wanted, steps = budget - planned.outputs, [step for step in _LADDER if most is None or step < most]
-    for extra_work in [*steps, *([] if most is None else [most])]:
-        goal = int(wanted * _MARGIN)
-        for _ in range(_SHORTFALLS):
-            found = _searched(job, graph, extra_work, goal)
-            if found.after > goal or not found.parts:
-                break
-            yield found
-            goal = int(goal * _MARGIN)  # its plan takes more than what is alive at once
-    least = _searched(job, graph, _LADDER[-1] if most is None else most, None)
+    wanted, allowed = budget - planned.outputs, _LADDER[-1] if most is None else most
+    least = _searched(job, graph, allowed, None)
+    if least.after <= wanted:
+        for extra_work in [*(step for step in _LADDER if step < allowed), allowed]:
+            goal = int(wanted * _MARGIN)
+            for _ in range(_SHORTFALLS):
+                found = _searched(job, graph, extra_work, goal)
+                if found.after > goal or not found.parts:
+                    break
+                yield found
+                goal = int(goal * _MARGIN)  # its plan takes more than what is alive at once
     if least.parts:
         yield least
 
