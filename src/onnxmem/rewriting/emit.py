@@ -28,6 +28,8 @@ class Piece(NamedTuple):
 
     name: str
     rows: Rows
+    right: Rows
+    """Those that may be used."""
 
 
 class _Cut(NamedTuple):
@@ -96,7 +98,7 @@ class Writer:
         for number, stripe in enumerate(region.stripes):
             names = self._stripe(region, stripe, f"{self._mark}{region.span.first}.{number}")
             for name, found in pieces.items():
-                found.append(Piece(names[name], stripe.made[name]))
+                found.append(Piece(names[name], stripe.made[name], stripe.right[name]))
         for name, found in pieces.items():
             self._cut[name] = _Cut(region.axes.of[name], found)
             if name in self._outputs:
@@ -136,13 +138,13 @@ class Writer:
         """The rows that a stripe reads of a tensor: its own, another region's, or those of a whole one."""
         axis = region.axes.of[name]
         if name in names:
-            return self._rows(name, axis, [Piece(names[name], stripe.made[name])], read.rows)
+            return self._rows(name, axis, [Piece(names[name], stripe.made[name], stripe.right[name])], read.rows)
         if name in self._cut and self._cut[name].axis != axis:
             self._whole(name)
         if name in self._cut:
             return self._rows(name, axis, self._cut[name].pieces, read.rows)
         whole = Rows(0, self.source.tensors[name].shape[axis])
-        return self._rows(name, axis, [Piece(name, whole)], read.rows)
+        return self._rows(name, axis, [Piece(name, whole, whole)], read.rows)
 
     def _copy(
         self, node: StaticNode, inputs: list[str], outputs: tuple[str, ...], axis: int, read: Read | None
@@ -296,8 +298,8 @@ def _covering(pieces: Sequence[Piece], rows: Rows) -> list[tuple[Piece, Rows]]:
     chosen: list[tuple[Piece, Rows]] = []
     low = rows.low
     while low < rows.high:
-        best = max((piece for piece in pieces if piece.rows.low <= low), key=lambda piece: piece.rows.high)
-        high = min(best.rows.high, rows.high)
+        best = max((piece for piece in pieces if piece.right.low <= low), key=lambda piece: piece.right.high)
+        high = min(best.right.high, rows.high)
         chosen.append((best, Rows(low, high)))
         low = high
     return chosen
