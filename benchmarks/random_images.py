@@ -64,7 +64,7 @@ def _window(b: _Builder, image: _Image, *, dilated: bool) -> tuple[dict[str, Any
     attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides}
     if dilated:
         attributes["dilations"] = dilations
-    named = b.choose(6) == 0 and all(d == 1 for d in dilations)
+    named = b.choose(6) == 0 and all(d == 1 and k >= strides[0] for d, k in zip(dilations, kernel, strict=True))
     if named:
         attributes["auto_pad"] = b.pick(("SAME_UPPER", "SAME_LOWER"))
         return attributes, [-(-side // stride) for side, stride in zip(sides, strides, strict=True)]
@@ -216,7 +216,7 @@ def rearrangement(b: _Builder) -> None:
         b.add("DepthToSpace", [image.name], (batch, channels // 4, *sides), blocksize=2, mode=b.pick(("DCR", "CRD")))
     elif kind == 3 and all(side % 2 == 0 for side in sides):
         b.add("SpaceToDepth", [image.name], (batch, 4 * channels, *(s // 2 for s in sides)), blocksize=2)
-    elif kind == 4:
+    elif kind == 4 and min(sides) > 3:
         numbers = ([b.choose(2)], [2**31 - 1], [b.pick((2, 3))], [2])
         first, axis = numbers[0][0], numbers[2][0]
         made = [*image.shape]

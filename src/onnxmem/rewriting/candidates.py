@@ -109,7 +109,7 @@ class _Walk:
         self.nodes += 1
         groups = local.groups(made, self.graph.tensors[node.first_output].shape[local.axis])
         for name, window in zip(node.inputs, local.windows, strict=True):
-            if window is None or not name:
+            if window is None or not name or name in self.graph.weights:
                 continue
             over, end = window.over(groups), self.graph.tensors[name].shape[window.axis]
             rows = Rows(max(0, over.low), min(end, over.high))

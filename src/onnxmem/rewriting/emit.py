@@ -113,6 +113,8 @@ class Writer:
         for place in region.members.inside:
             node = self.source.nodes[place]
             inputs, read = list(node.inputs), None
+            local = region.axes.nodes[place]
+            assert local is not None
             for position, name in enumerate(node.inputs):
                 found = stripe.reads.get((place, position))
                 if found is None:
@@ -120,12 +122,12 @@ class Writer:
                         self._whole(name)
                     continue
                 read = read or found
+                window = local.windows[position]
+                assert window is not None
                 key = (name, found.rows)
                 if key not in known:
-                    known[key] = self._taken(region, stripe, names, name, found)
+                    known[key] = self._taken(stripe, names, name, window.axis, found.rows)
                 inputs[position] = known[key]
-            local = region.axes.nodes[place]
-            assert local is not None
             outputs = tuple(f"{name}{suffix}" if name else "" for name in node.outputs)
             for name, new in zip(node.outputs, outputs, strict=True):
                 if name:
@@ -134,17 +136,16 @@ class Writer:
             self._copy(node, inputs, outputs, local.axis, read if local.padded else None)
         return names
 
-    def _taken(self, region: Region, stripe: Stripe, names: Mapping[str, str], name: str, read: Read) -> str:
+    def _taken(self, stripe: Stripe, names: Mapping[str, str], name: str, axis: int, rows: Rows) -> str:
         """The rows that a stripe reads of a tensor: its own, another region's, or those of a whole one."""
-        axis = region.axes.of[name]
         if name in names:
-            return self._rows(name, axis, [Piece(names[name], stripe.made[name], stripe.right[name])], read.rows)
+            return self._rows(name, axis, [Piece(names[name], stripe.made[name], stripe.right[name])], rows)
         if name in self._cut and self._cut[name].axis != axis:
             self._whole(name)
         if name in self._cut:
-            return self._rows(name, axis, self._cut[name].pieces, read.rows)
+            return self._rows(name, axis, self._cut[name].pieces, rows)
         whole = Rows(0, self.source.tensors[name].shape[axis])
-        return self._rows(name, axis, [Piece(name, whole, whole)], read.rows)
+        return self._rows(name, axis, [Piece(name, whole, whole)], rows)
 
     def _copy(
         self, node: StaticNode, inputs: list[str], outputs: tuple[str, ...], axis: int, read: Read | None
