@@ -6,7 +6,7 @@ tensors included. A tensor for which two ways lead to different axes has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from onnxmem.model.blocks import BLOCKED_DOMAIN
@@ -36,7 +36,7 @@ def follow(graph: StaticGraph, seed: int) -> Axes:
     spoiled: set[str] = set()
 
     def note(name: str, axis: int) -> bool:
-        if name in spoiled or name in graph.weights:
+        if name in spoiled:
             return False
         if of.setdefault(name, axis) != axis:
             spoiled.add(name)
@@ -53,23 +53,23 @@ def follow(graph: StaticGraph, seed: int) -> Axes:
         before = dict(of)
         for place, node in enumerate(graph.nodes):
             found[place] = _along(node, graph, of)
-            for name, axis in _named(node, found[place]):
+            for name, axis in _named(node, found[place], graph.weights):
                 note(name, axis)
         if of == before:
             break
     kept = (
-        each if all(of.get(name) == axis for name, axis in _named(node, each)) else None
+        each if all(of.get(name) == axis for name, axis in _named(node, each, graph.weights)) else None
         for node, each in zip(graph.nodes, found, strict=True)
     )
     return Axes(seed, of, tuple(kept))
 
 
-def _named(node: StaticNode, found: Local | None) -> Iterator[tuple[str, int]]:
-    """The tensors around a node that is computed in parts, each with its axis."""
+def _named(node: StaticNode, found: Local | None, weights: Collection[str]) -> Iterator[tuple[str, int]]:
+    """The tensors around a node that is computed in parts, each with its axis; weights may be cut in any way."""
     if found is not None:
         yield from ((name, found.axis) for name in node.outputs if name)
         for name, window in zip(node.inputs, found.windows, strict=True):
-            if window is not None and name:
+            if window is not None and name and name not in weights:
                 yield name, window.axis
 
 

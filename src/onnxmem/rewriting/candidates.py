@@ -109,7 +109,7 @@ class _Walk:
         self.nodes += 1
         groups = local.groups(made, self.graph.tensors[node.first_output].shape[local.axis])
         for name, window in zip(node.inputs, local.windows, strict=True):
-            if window is None or not name:
+            if window is None or not name or name in self.graph.weights:
                 continue
             over, end = window.over(groups), self.graph.tensors[name].shape[window.axis]
             rows = Rows(max(0, over.low), min(end, over.high))
@@ -140,11 +140,7 @@ class _Walk:
         if not asked:
             return None
         rows = Rows(min(r.low for r in asked), max(r.high for r in asked))
-        missing = min(local.least, length) - rows.size
-        if missing > 0:
-            low = max(0, rows.low - missing)
-            rows = Rows(low, min(length, low + rows.size + missing))
-        rows = local.made(rows, length)
+        rows = local.made(local.enough(rows, length), length)
         rim = (rows.size - length / self.pieces) * (2 if self.pieces == 2 else self.pieces - 1)
         self.extra += self.profile.work[place] * max(0.0, rim) / length
         for name in names:

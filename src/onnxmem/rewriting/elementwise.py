@@ -7,9 +7,14 @@ of a buffer by another routine than the rest (Elu, Softplus, Log, Sin and others
 
 from __future__ import annotations
 
+from math import gcd, prod
+
 from onnxmem.rewriting.local import Local, Window, rest
 from onnxmem.rewriting.static import StaticGraph, StaticNode
 
+_THREADS = 2
+_ENOUGH_TO_SHARE = 16 * 1024
+"""Elements, below which shares have a size of their own."""
 UNARY = (
     *("Relu", "Clip", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "ThresholdedRelu", "Softsign", "HardSwish"),
     *("Erf", "Exp", "Sqrt", "Reciprocal", "Neg", "Abs", "Floor", "Ceil", "Round", "Sign", "Identity", "Cast", "Not"),
@@ -58,5 +63,16 @@ def batch_normalization(node: StaticNode, graph: StaticGraph, axis: int) -> Loca
 
 
 def local_response(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:
-    """LRN: each element from its neighbours among the channels."""
-    return None if axis == 1 else unary(node, graph, axis)
+    """LRN: each element from its neighbours among the channels.
+
+    It takes powers, four elements at a time and the last few one by one, which rounds differently. Each thread gets
+    four shares of the elements: so there must be a multiple of four in each share of the whole, and of every part.
+    """
+    found = None if axis == 1 else unary(node, graph, axis)
+    if found is None:
+        return None
+    shape, together = graph.tensors[node.outputs[0]].shape, 4 * 4 * max(graph.threads, _THREADS)
+    row = prod(shape) // shape[axis]
+    if prod(shape) % together or prod(shape) < _ENOUGH_TO_SHARE:
+        return None
+    return found._replace(least=-(-_ENOUGH_TO_SHARE // row), multiple=together // gcd(together, row))

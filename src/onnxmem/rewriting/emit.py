@@ -28,6 +28,8 @@ class Piece(NamedTuple):
 
     name: str
     rows: Rows
+    right: Rows
+    """Those that may be used."""
 
 
 class _Cut(NamedTuple):
@@ -96,7 +98,7 @@ class Writer:
         for number, stripe in enumerate(region.stripes):
             names = self._stripe(region, stripe, f"{self._mark}{region.span.first}.{number}")
             for name, found in pieces.items():
-                found.append(Piece(names[name], stripe.made[name]))
+                found.append(Piece(names[name], stripe.made[name], stripe.right[name]))
         for name, found in pieces.items():
             self._cut[name] = _Cut(region.axes.of[name], found)
             if name in self._outputs:
@@ -111,6 +113,8 @@ class Writer:
         for place in region.members.inside:
             node = self.source.nodes[place]
             inputs, read = list(node.inputs), None
+            local = region.axes.nodes[place]
+            assert local is not None
             for position, name in enumerate(node.inputs):
                 found = stripe.reads.get((place, position))
                 if found is None:
@@ -118,12 +122,12 @@ class Writer:
                         self._whole(name)
                     continue
                 read = read or found
+                window = local.windows[position]
+                assert window is not None
                 key = (name, found.rows)
                 if key not in known:
-                    known[key] = self._taken(region, stripe, names, name, found)
+                    known[key] = self._taken(stripe, names, name, window.axis, found.rows)
                 inputs[position] = known[key]
-            local = region.axes.nodes[place]
-            assert local is not None
             outputs = tuple(f"{name}{suffix}" if name else "" for name in node.outputs)
             for name, new in zip(node.outputs, outputs, strict=True):
                 if name:
@@ -132,17 +136,16 @@ class Writer:
             self._copy(node, inputs, outputs, local.axis, read if local.padded else None)
         return names
 
-    def _taken(self, region: Region, stripe: Stripe, names: Mapping[str, str], name: str, read: Read) -> str:
+    def _taken(self, stripe: Stripe, names: Mapping[str, str], name: str, axis: int, rows: Rows) -> str:
         """The rows that a stripe reads of a tensor: its own, another region's, or those of a whole one."""
-        axis = region.axes.of[name]
         if name in names:
-            return self._rows(name, axis, [Piece(names[name], stripe.made[name])], read.rows)
+            return self._rows(name, axis, [Piece(names[name], stripe.made[name], stripe.right[name])], rows)
         if name in self._cut and self._cut[name].axis != axis:
             self._whole(name)
         if name in self._cut:
-            return self._rows(name, axis, self._cut[name].pieces, read.rows)
+            return self._rows(name, axis, self._cut[name].pieces, rows)
         whole = Rows(0, self.source.tensors[name].shape[axis])
-        return self._rows(name, axis, [Piece(name, whole)], read.rows)
+        return self._rows(name, axis, [Piece(name, whole, whole)], rows)
 
     def _copy(
         self, node: StaticNode, inputs: list[str], outputs: tuple[str, ...], axis: int, read: Read | None
@@ -296,8 +299,8 @@ def _covering(pieces: Sequence[Piece], rows: Rows) -> list[tuple[Piece, Rows]]:
     chosen: list[tuple[Piece, Rows]] = []
     low = rows.low
     while low < rows.high:
-        best = max((piece for piece in pieces if piece.rows.low <= low), key=lambda piece: piece.rows.high)
-        high = min(best.rows.high, rows.high)
+        best = max((piece for piece in pieces if piece.right.low <= low), key=lambda piece: piece.right.high)
+        high = min(best.right.high, rows.high)
         chosen.append((best, Rows(low, high)))
         low = high
     return chosen

@@ -50,16 +50,20 @@ class Local(NamedTuple):
     margin: int = 0
     """… and these many more groups are computed at each end, because the last ones come out different."""
     least: int = 1
-    """With fewer rows than these, kernels would add up in another order."""
+    """With fewer rows than these, or with a number that is not a multiple, kernels would compute in another order."""
+    multiple: int = 1
     padded: bool = False
     """Are its pads attributes, which say what lies beyond the ends of input 0?"""
 
-    def made(self, wanted: Rows, length: int) -> Rows:
-        """The rows it makes where these are wanted, of `length` that there are."""
-        if self.factor == 1:
+    def enough(self, wanted: Rows, length: int) -> Rows:
+        """These rows, and as many beside them as the kernel needs to compute as always, of `length` that there are."""
+        size = -(-max(wanted.size, self.least) // self.multiple) * self.multiple
+        if size == wanted.size:
             return wanted
-        groups = self.groups(wanted, length)
-        return Rows(groups.low * self.factor, groups.high * self.factor)
+        if size >= length:
+            return Rows(0, length)
+        low = max(0, min(wanted.low, length - size))
+        return Rows(low, low + size)
 
     def groups(self, wanted: Rows, length: int) -> Rows:
         """The groups of rows that hold these, with the margin."""
@@ -67,6 +71,15 @@ class Local(NamedTuple):
             return wanted
         low, high = wanted.low // self.factor - self.margin, -(-wanted.high // self.factor) + self.margin
         return Rows(max(0, low), min(length // self.factor, high))
+
+    def made(self, wanted: Rows, length: int) -> Rows:
+        """The rows it makes where these are wanted: whole groups."""
+        groups = self.groups(wanted, length)
+        return Rows(groups.low * self.factor, groups.high * self.factor)
+
+    def right(self, wanted: Rows) -> Rows:
+        """Those of them that come out as they should: all but the margin."""
+        return Rows(wanted.low // self.factor * self.factor, -(-wanted.high // self.factor) * self.factor)
 
 
 Rule = Callable[[StaticNode, StaticGraph, int], Local | None]

@@ -24,7 +24,8 @@ from onnxmem.rewriting.stripes import Region, Span, members_of, plan
 
 _STEP = 0.94
 """Levels that are tried lie so close to each other."""
-_MOST_FAILURES = 3
+_LEVELS, _MOST_FAILURES = 60, 2
+_BELOW_BUDGET = (1.0, 0.95, 0.9, 0.8)
 _COVERS, _STARTS = 8, 3
 """How many of the covers are put in order, and how many of those improved."""
 _ROUNDS = 60
@@ -55,14 +56,15 @@ def search(
     is the same each time: the search is bounded by its steps, for which `time_limit` seconds are enough on an ordinary
     processor.
     """
-    searching = _Search(ordered(graph, _EFFORT), extra_work, time_limit)
-    best = searching.best(budget)
-    return with_blocks(searching.rewriting(graph, best), budget=budget, time_limit=time_limit)
+    searching = _Search(ordered(graph, _EFFORT), extra_work, budget, time_limit)
+    found = searching.rewriting(graph, searching.best())
+    return with_blocks(found, budget=budget, time_limit=time_limit)
 
 
 class _Search:
-    def __init__(self, graph: StaticGraph, extra_work: float, time_limit: float) -> None:
+    def __init__(self, graph: StaticGraph, extra_work: float, budget: int | None, time_limit: float) -> None:
         self.graph = graph
+        self.budget = budget
         self.profile = Profile(graph)
         self.extra = int(extra_work * self.profile.total)
         self.live = live_bytes(graph)
@@ -73,7 +75,8 @@ class _Search:
         # Bounded by work, not by a clock: so many nodes written out in a second.
         self.left = int(time_limit * 40_000)
 
-    def best(self, budget: int | None) -> State:
+    def best(self) -> State:
+        """The regions that come to least."""
         start = self.settled(())
         assert start is not None
         if not any(local is not None for axes in self.axes.values() for local in axes.nodes):
@@ -85,14 +88,19 @@ class _Search:
         return min(self._improved(state, table) for state in sorted({start, *settled})[:_STARTS])
 
     def _covers(self, table: Table) -> Iterator[State]:
-        level, failures = max(self.live, default=0) * _STEP, 0
-        while failures < _MOST_FAILURES and level > 1:
+        """What keeps below each of many levels, as far as one can tell before it is written out."""
+        most, failures = max(self.live, default=0), 0
+        levels = [most * _STEP**number for number in range(1, _LEVELS)]
+        if self.budget is not None:
+            levels = [level for level in levels if level >= self.budget] + [self.budget * s for s in _BELOW_BUDGET]
+        for level in levels:
             chosen = cover(table, self.live, int(level), self.extra)
             state = None if chosen is None else self.state(tuple(each.span for each in chosen))
             failures = failures + 1 if chosen is None else 0
+            if failures > _MOST_FAILURES:
+                break
             if state is not None:
                 yield state
-            level *= _STEP
 
     def _improved(self, state: State, table: Table) -> State:
         """The best that changes of one thing at a time lead to."""
@@ -158,7 +166,10 @@ class _Search:
     def _counted(self, written: StaticGraph, extra: int, spans: tuple[Span, ...]) -> State:
         alive = live_bytes(written)
         most = max(alive, default=0)
-        score = most + NODE_BYTES * (len(written.nodes) - len(self.graph.nodes))
+        nodes = NODE_BYTES * (len(written.nodes) - len(self.graph.nodes))
+        score = most + nodes
+        if self.budget is not None and most <= self.budget:  # then only nodes count, and it is better than any other
+            score = nodes * self.budget // (nodes + self.budget + 1)
         return State(score, most, extra, spans, self._place(written, alive.index(most) if alive else 0))
 
     def _place(self, written: StaticGraph, step: int) -> int:
@@ -170,7 +181,8 @@ class _Search:
 
     def rewriting(self, source: StaticGraph, state: State) -> Rewriting:
         before = peak(source)
-        if not state.spans:
+        # Order alone is no rewriting, unless it is all that a budget takes.
+        if not state.spans and (self.budget is None or before <= self.budget or state.peak > self.budget):
             return Rewriting(
                 parts=(), graph=source, nodes_before=len(source.nodes), before=before, after=before, extra_work=0.0
             )

@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from onnxmem.rewriting.axes import Axes
-from onnxmem.rewriting.local import Local, Rows
+from onnxmem.rewriting.local import Rows
 from onnxmem.rewriting.static import StaticGraph, StaticNode
 
 _CONVOLVING = frozenset({"Conv", "FusedConv"})
@@ -33,7 +33,9 @@ class Stripe(NamedTuple):
     own: Mapping[str, Rows]
     """Its share of each output of the region."""
     made: Mapping[str, Rows]
-    """What it computes of each tensor."""
+    """What it computes of each tensor …"""
+    right: Mapping[str, Rows]
+    """… and what of that is the same as without stripes: the last rows may be made from too few."""
     reads: Mapping[tuple[int, int], Read]
     """By the position of a node and of its input."""
 
@@ -150,6 +152,7 @@ def _share(length: int, number: int, pieces: int, shortest: int) -> Rows:
 def _stripe(graph: StaticGraph, axes: Axes, inside: Sequence[int], own: Mapping[str, Rows]) -> Stripe | None:
     wanted: dict[str, Rows] = dict(own)
     made: dict[str, Rows] = {}
+    right: dict[str, Rows] = {}
     reads: dict[tuple[int, int], Read] = {}
     for place in reversed(inside):
         node, local = graph.nodes[place], axes.nodes[place]
@@ -160,8 +163,9 @@ def _stripe(graph: StaticGraph, axes: Axes, inside: Sequence[int], own: Mapping[
             return None
         length = graph.tensors[outputs[0]].shape[local.axis]
         rows = Rows(min(r.low for r in asked), max(r.high for r in asked))
-        rows = _widened(local, rows, length)
+        rows = local.enough(rows, length)
         made.update((name, local.made(rows, length)) for name in outputs)
+        right.update((name, local.right(rows)) for name in outputs)
         groups = local.groups(rows, length)
         for position, (name, window) in enumerate(zip(node.inputs, local.windows, strict=True)):
             if window is None or not name:
@@ -175,16 +179,7 @@ def _stripe(graph: StaticGraph, axes: Axes, inside: Sequence[int], own: Mapping[
             wanted[name] = (
                 read.rows if before is None else Rows(min(before.low, read.rows.low), max(before.high, read.rows.high))
             )
-    return Stripe(own, made, reads)
-
-
-def _widened(local: Local, rows: Rows, length: int) -> Rows:
-    """As many rows as the kernel needs to add up as always, where there are so many."""
-    missing = min(local.least, length) - rows.size
-    if missing <= 0:
-        return rows
-    low = max(0, rows.low - missing)
-    return Rows(low, min(length, low + rows.size + missing))
+    return Stripe(own, made, right, reads)
 
 
 def multiplications(node: StaticNode, graph: StaticGraph) -> int:

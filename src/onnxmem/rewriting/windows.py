@@ -54,14 +54,11 @@ def pool(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:
     if node.attribute("storage_order", 0) or node.attribute("channels_last", 0):
         return None
     window = _window(node, axis, kernel, image, made)
-    if window is None:
+    if window is None or (node.op_type == "AveragePool" and not _averages(node, kernel, image, made)):
         return None
     # ONNX Runtime refuses pads as wide as the kernel.
     overhang = window.over(Rows(0, made[axis])).high - image[axis]
     if max(overhang, window.pad) >= kernel[axis - 2]:
-        return None
-    # A window that hangs over the end of the padding has fewer values to average; padding it would change that.
-    if node.op_type == "AveragePool" and node.attribute("ceil_mode", 0) and _hangs_over(node, kernel, image, made):
         return None
     return Local(axis, rest(node, window), padded=True)
 
@@ -116,14 +113,18 @@ def _window(
     return window if reaches and min(pads) >= 0 else None
 
 
-def _hangs_over(node: StaticNode, kernel: Sequence[int], image: Sequence[int], made: Sequence[int]) -> bool:
+def _averages(node: StaticNode, kernel: Sequence[int], image: Sequence[int], made: Sequence[int]) -> bool:
+    """Does each window of an AveragePool divide by the same number if its pads are other ones?"""
+    if node.attribute("count_include_pad", 0) and node.attribute("auto_pad", "NOTSET").startswith("SAME"):
+        return False  # pads by name count otherwise than the same pads as numbers
     strides, dilations = _numbers(node, len(kernel))
     pads = pads_of(node, kernel, image, made)
     for k, size in enumerate(kernel):
         end = (made[2 + k] - 1) * strides[k] - pads[k] + dilations[k] * (size - 1) + 1
+        # A window that hangs over the end of the padding has fewer values to average; padding it would change that.
         if end > image[2 + k] + pads[len(kernel) + k]:
-            return True
-    return False
+            return False
+    return True
 
 
 def resize(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:
