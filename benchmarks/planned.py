@@ -5,11 +5,10 @@
 
 Growth is the peak of the resident set from the first run on, minus the resident set after loading; the recording run
 counts. Each figure comes from a fresh process. `planned` is the first start ever: no earlier process has left anything
-in the cache folder. `again` is the start after that one, with what it left; `kept` says whether the plan was
-followed. `ordered` is a planned session of a package made with `--order best`; an .ort
-file has no such package. Latency is the median of runs of all of them in turn, in one process. Outputs are compared bit
-by bit. Models whose stock growth is 16 MiB or less are listed, but do not count in the means; that none takes more than
-tuned and a little does count for them.
+in the cache folder. `again` is the start after that one, with what it left; `kept` says whether the plan was followed.
+`ordered` is a planned session of a package made with `--order best`; an .ort file has no such package. Latency is the
+median of runs of all of them in turn, in one process. Outputs are compared bit by bit. Models whose stock growth is
+16 MiB or less are listed, but do not count in the means; whether one takes more than tuned is asked of all.
 """
 
 from __future__ import annotations
@@ -200,10 +199,10 @@ def packed(key: str, path: Path, folder: Path) -> Path | None:
     return pack(path, folder / "package", order="best", inputs=feeds, force=True).folder
 
 
-def compare(key: str, folder: Path, *, timed: bool) -> dict[str, Any]:
+def compare(key: str, folder: Path, *, ordered: bool, timed: bool) -> dict[str, Any]:
     """All that is asked about one model."""
     path = locate(key, folder)
-    package = packed(key, path, folder)
+    package = packed(key, path, folder) if ordered else None
     row: dict[str, Any] = {"model": key}
     hashes = set()
     cache = folder / f"cache-{key.replace(':', '-')}"
@@ -293,6 +292,7 @@ def main() -> int:
     parser.add_argument("keys", nargs="*", metavar="MODEL", help="only these: a real model's key, or zoo:NAME")
     parser.add_argument("--json", action="store_true", help="one document instead of the table")
     parser.add_argument("--no-latency", action="store_true", help="memory only")
+    parser.add_argument("--no-packages", action="store_true", help="leave out the packages in the best order")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="onnxmem-") as temporary:
@@ -312,7 +312,7 @@ def main() -> int:
             print(HEADER)
         for key in arguments.keys or keys():
             try:
-                rows.append(compare(key, folder, timed=not arguments.no_latency))
+                rows.append(compare(key, folder, ordered=not arguments.no_packages, timed=not arguments.no_latency))
             except (OnnxmemError, RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"{key}: {error}", file=sys.stderr, flush=True)
                 continue
