@@ -136,7 +136,8 @@ def growth(key: str, path: Path, mode: str) -> dict[str, Any]:
         trace = session.traces()[0] if session.traces() else None
         found |= {
             "arena_bytes": memory.arena_bytes,
-            "plan_bytes": memory.plan_bytes,
+            # One that makes too many calls for what they ask for has none.
+            "plan_bytes": memory.plan_bytes if trace else 0,
             "bound_bytes": trace.problem().lower_bound if trace else 0,
             "output_bytes": trace.output_bytes if trace else 0,
             "deviated": memory.runs_deviated,

@@ -46,16 +46,13 @@ def content_of(model: str | bytes | os.PathLike[str]) -> str:
 
 def name_of(content: str, options: Any, config: Mapping[str, str]) -> str:
     """A name for that in a session with these options and entries, on this machine."""
-    from onnxmem import __version__  # noqa: PLC0415
     from onnxmem.session.options import entries  # noqa: PLC0415
 
     kind = type(options)
     said = [f"{name}={getattr(options, name)!r}" for name in dir(kind) if isinstance(getattr(kind, name), property)]
     threads = len(os.sched_getaffinity(0))
-    return cache.digest(
-        content, said, sorted(entries(options, _ENTRIES).items()), sorted(config.items()), threads, cache.machine(),
-        __version__,
-    )  # fmt: skip
+    entered = sorted(entries(options, _ENTRIES).items())
+    return cache.digest(content, said, entered, sorted(config.items()), threads, cache.machine())
 
 
 def _content(read: Read, size: int) -> str:

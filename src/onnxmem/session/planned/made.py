@@ -51,14 +51,14 @@ def sharer_of(options: Any, source: Source | None) -> Sharer | None:
     return Sharer(threads=options.intra_op_num_threads, source=source, order=order)
 
 
-def kept_plans(options: Any, content: str, config: Mapping[str, str]) -> KeptPlans | None:
+def kept_plans(options: Any, content: str, config: Mapping[str, str], *, sharing: bool) -> KeptPlans | None:
     """The plans that earlier processes left of a model with this content; None if there is nothing to know it by."""
     if not content:
         return None
     from onnxmem.session.planned.identity import name_of  # noqa: PLC0415
     from onnxmem.session.planned.kept import KeptPlans  # noqa: PLC0415
 
-    return KeptPlans(name_of(content, options, config))
+    return KeptPlans(f"{name_of(content, options, config)} {sharing}")
 
 
 def why_unplannable(options: Any, providers: Any) -> str:

@@ -192,14 +192,13 @@ class PlanBook:
         sharing = self._known(trace) if found is None else found
         before = shape.placement
         right = sharing.has(before.shared)
-        after = before if right and len(before.shared) >= bool(sharing) else place(trace, pairs=sharing.pairs)
-        tape = shape.tape if after is before else follow(trace, after)
+        after = before if right else place(trace, pairs=sharing.pairs)
+        tape = shape.tape if right else follow(trace, after)
         with self.lock:
             if found:
                 self._shared = trace, found
-            if not right or after.peak < before.peak:
-                shape.placement, shape.tape = after, tape
-                shape.room = max(shape.room, after.peak)
+            shape.placement, shape.tape = after, tape
+            shape.room = max(shape.room, after.peak)
             shape.kept, shape.sharing = False, sharing
             self._counts.runs_repeated += not right
         return right

@@ -135,7 +135,7 @@ class Planner:
         return self._planned(key, run, *arguments)
 
     def _planned(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
-        shape = self.book.find(key) or self.book.predict(key) or self._take_kept(key)
+        shape = self.book.find(key) or self.book.predict(key) or self._take_kept(key, run)
         if shape is None:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
@@ -211,10 +211,12 @@ class Planner:
 
         improve(self.book, shape, self.arena, self._plan_seconds, self._kept)
 
-    def _take_kept(self, key: RunKey) -> ShapePlan | None:
+    def _take_kept(self, key: RunKey, run: Callable[..., Any]) -> ShapePlan | None:
         found = self._kept.read(key) if self._kept is not None else None
         if found is None:
             return None
+        if not len(found.placement.shared):
+            self._end_profile(run)  # there was nothing to share
         shape = self.book.take(key, *found, provable=self._profile is not None)
         self.arena.needed(self.book, self.book.peak)
         return shape
@@ -244,6 +246,10 @@ class Planner:
     def _reconsider_profile(self, key: RunKey, run: Callable[..., Any]) -> None:
         """End it before it has begun, if it would take more than is worth it."""
         if self._profile and self._sharer and not self._sharer.source.worth_a_profile(dims for _, dims in key.inputs):
+            self._end_profile(run)
+
+    def _end_profile(self, run: Callable[..., Any]) -> None:
+        if self._profile is not None:
             self._profile = None
             onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
 

@@ -35,6 +35,7 @@ _WINDOW = 4096
 _LAST = 0x80
 _LARGE = 1 << 16
 _ORT = b"ORTM"
+_LOOPS = [bytes([_OPERATOR << 3 | _BYTES, len(name)]) + name for name in (b"Loop", b"Scan")]
 _SIGMOID, _QUICK_GELU = b"Sigmoid", b"QuickGelu"
 _NO_FACTOR = {
     b"Conv", b"ConvTranspose", b"BatchNormalization", b"InstanceNormalization", b"LayerNormalization", b"Add", b"Sub",
@@ -64,6 +65,8 @@ class Source(NamedTuple):
     """How many there are before ONNX Runtime optimizes them."""
     width: int = 0
     """The largest matrix among the weights has no less rows, nor columns."""
+    loops: bool = False
+    """Some of its nodes may run any number of times, and each time is in a profile."""
 
     def worth_a_profile(self, shapes: Iterable[Sequence[int]]) -> bool:
         """Whether a run on inputs of these shapes is likely to take much more than the profile of it does.
@@ -72,7 +75,7 @@ class Source(NamedTuple):
         is, and of a row of tokens each one is as wide as the weights are.
         """
         most = max((prod(shape) * (4 if len(shape) >= _PICTURE else self.width) for shape in shapes), default=0)
-        return self.own_operators and self.nodes * _PER_NODE <= most * _TIMES * _PART
+        return self.own_operators and not self.loops and self.nodes * _PER_NODE <= most * _TIMES * _PART
 
 
 def look_at(model: str | bytes | os.PathLike[str]) -> Source:
@@ -95,7 +98,7 @@ def read_with(reader: Callable[[Read, int], T], model: str | bytes | os.PathLike
 
 
 def _look(read: Read, size: int) -> Source:
-    imported, defined, plain = set(), set(), True
+    imported, defined, plain, loops = set(), set(), True, False
     nodes = width = 0
     for number, start, end in fields(read, 0, size):
         if number == _OPSETS:
@@ -103,13 +106,20 @@ def _look(read: Read, size: int) -> Source:
         elif number == _FUNCTIONS:
             defined.add(_text(read, start, end, _FUNCTION_DOMAIN))
             plain = plain and _plain_silu(read, start, end, _FUNCTION_NODES, inner=True)
+            loops = loops or _loops(read(start, end))
         elif number == _GRAPH:
             plain = plain and _plain_silu(read, start, end, _NODES, inner=False)
             for inner, first, last in fields(read, start, end):
                 nodes += inner == _NODES
+                loops = loops or (inner == _NODES and _loops(read(first, min(first + _LARGE, last))))
                 width = max(width, _width(read(first, min(first + _HEAD, last)))) if inner == _WEIGHTS else width
     own = bool(imported) and imported <= _KNOWN | defined
-    return Source(own, own and plain, nodes, width)
+    return Source(own, own and plain, nodes, width, loops)
+
+
+def _loops(nodes: bytes) -> bool:
+    """Whether there is a loop among nodes, or in a branch of one; their operator comes before what is inside of it."""
+    return any(operator in nodes for operator in _LOOPS)
 
 
 def _width(tensor: bytes) -> int:
