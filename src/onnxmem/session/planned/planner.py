@@ -198,8 +198,7 @@ class Planner:
             if on_heap:
                 native.trim_heap()  # what the run left there is not to lie beside what the search takes
             if completed and isinstance(result, native.Recorded):
-                with self._seen(run, result.marks) as nodes:
-                    shape = self._solve(key, result, nodes)
+                shape = self._solve(key, run, result)
                 if shape is not None and self.book.guard and outputs is not None:
                     self._suspect(shape, run, *arguments)
             if on_heap:
@@ -290,12 +289,13 @@ class Planner:
             text = f"outputs change where this is written over its input: {', '.join(wrong)}; no places are shared"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def _solve(self, key: RunKey, recorded: native.Recorded, nodes: list[NodeCalls] | None) -> ShapePlan | None:
-        if not recorded.complete:
-            self.book.unfollowable(key)
-            return None
-        trace = Trace.recorded(recorded)
-        shape = self.book.recorded(key, trace, self._pairs(trace, nodes))
+    def _solve(self, key: RunKey, run: Callable[..., Any], recorded: native.Recorded) -> ShapePlan | None:
+        with self._seen(run, recorded.marks) as nodes:
+            if not recorded.complete:
+                self.book.unfollowable(key)
+                return None
+            trace = Trace.recorded(recorded)
+            shape = self.book.recorded(key, trace, self._pairs(trace, nodes))
         self.arena.needed(self.book, self.book.peak)
         self._keep(shape)
         return shape

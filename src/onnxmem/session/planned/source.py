@@ -49,8 +49,9 @@ Field = tuple[int, int, int]
 T = TypeVar("T")
 
 
-# What a profile takes per node; how many times the inputs a run takes; and what part of it a profile may.
-_PER_NODE, _TIMES, _PART = 3500, 32, 0.05
+# What a profile takes per node, and looking for pairs besides; how many times the inputs a run takes; and what part of
+# it all that may.
+_PER_NODE, _SEARCH, _TIMES, _PART = 3500, 400_000, 32, 0.05
 _PICTURE = 3
 
 
@@ -75,7 +76,8 @@ class Source(NamedTuple):
         is, and of a row of tokens each one is as wide as the weights are.
         """
         most = max((prod(shape) * (4 if len(shape) >= _PICTURE else self.width) for shape in shapes), default=0)
-        return self.own_operators and not self.loops and self.nodes * _PER_NODE <= most * _TIMES * _PART
+        cost = _SEARCH + self.nodes * _PER_NODE
+        return self.own_operators and not self.loops and cost <= most * _TIMES * _PART
 
 
 def look_at(model: str | bytes | os.PathLike[str]) -> Source:
