@@ -211,7 +211,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             with applied(self._options, self._settings, {}):
                 self._unplanned = made.why_unplannable(self._options, providers)
                 sharer = made.sharer_of(self._options, self._source) if self._planning.sharing is not False else None
-                kept = made.kept_plans(self._options, self._content, self._config, sharing=sharer is not None)
+                known = self._content, self._config, self._source
+                kept = made.kept_plans(self._options, *known, sharing=sharer is not None)
             if not self._unplanned:
                 # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
                 level = self._settings.get("graph_optimization_level")

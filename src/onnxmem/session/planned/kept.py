@@ -2,8 +2,11 @@
 
 They are believed no more than any other guess. A run is compared with its plan call by call, and which buffers may
 share places is found out again from the run that first did so (`PlanBook.prove`). So a file that is wrong, for whatever
-reason, costs that run a second time, and not its outputs. A plan that does not fit is counted: some models run their
-nodes in another order in every process, or ask for what their data need, and then nothing is gained by guessing.
+reason, costs that run a second time, and not its outputs.
+
+It costs memory, too: what comes after the call that does not fit lies beside the plan. Some models run their nodes in
+another order in every process, or ask for what their data need. Where that may be, a plan is followed once two processes
+in turn have recorded it; and if it does not fit after all, that is counted.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from onnxmem.session.planned.run_key import RunKey
 from onnxmem.session.planned.trace import Trace
 
 _FORMAT = 1
+_HEAD = 7
 _WORTHWHILE = 1 << 20
 """A plan that takes less is recorded again in no time, and what a recorded run takes more is no more than that."""
 _MOST = 64
@@ -37,35 +41,49 @@ class KeptPlan(NamedTuple):
 
 
 class KeptPlans:
-    """The plans of a model that is asked for in one way: `name` stands for that."""
+    """The plans of a model that is asked for in one way: `name` stands for that.
 
-    def __init__(self, name: str) -> None:
+    If it is `steady`, its nodes run in the same order in every process.
+    """
+
+    def __init__(self, name: str, *, steady: bool) -> None:
         self._name = name
+        self._steady = steady
         self._misses: dict[RunKey, int] = {}
+        self._once: dict[RunKey, Trace] = {}
+        """What one process recorded, and no other yet."""
+        self._agreed: dict[RunKey, bool] = {}
+        """Whether the next process may follow what this one has written."""
         self._failed: set[RunKey] = set()
         self._written = 0
 
     def read(self, key: RunKey) -> KeptPlan | None:
-        """The plan of a shape, if an earlier process left one."""
+        """The plan of a shape, if an earlier process left one that can be followed."""
         if key in self._failed:
             return None
         try:
             numbers = np.frombuffer(cache.read(self._file(key)), np.int64)
-            form, misses, improvable, bound, rows, pairs = numbers[:6].tolist()
-            self._misses[key] = misses
-            if form != _FORMAT or not rows > 0 <= pairs or len(numbers) != 6 + 4 * rows + 2 * pairs:
+            form, misses, agreed, improvable, bound, rows, pairs = numbers[:_HEAD].tolist()
+            if form != _FORMAT or not rows >= 0 <= pairs or len(numbers) != _HEAD + 4 * rows + 2 * pairs:
                 return None
-            columns = np.split(numbers[6:], [rows, 2 * rows, 3 * rows, 4 * rows])
-            return _checked(Trace(*columns[:3]), columns[3], columns[4].reshape(-1, 2), bound, bool(improvable))
+            self._misses[key] = misses
+            columns = np.split(numbers[_HEAD:], [rows, 2 * rows, 3 * rows, 4 * rows])
+            trace = Trace(*columns[:3])
+            if rows and agreed:
+                plan = _checked(trace, columns[3], columns[4].reshape(-1, 2), bound, bool(improvable))
+                self._agreed[key] = plan is not None
+                return plan
+            if rows:
+                self._once[key] = trace
         except (ValueError, OverflowError):
-            return None
+            pass
+        return None
 
     def write(
         self, key: RunKey, tape: native.Tape, placement: Placement, sharing: Sharing, *, searched: bool = False
     ) -> None:
         """Keep a plan, if that is worth it. One that was `searched` for long need not be improved again."""
-        misses = self._misses.get(key, 0)
-        if placement.peak < _WORTHWHILE or tape.cut or misses >= _MISSES or self._written >= _MOST:
+        if placement.peak < _WORTHWHILE or tape.cut or self._written >= _MOST or self._misses.get(key, 0) >= _MISSES:
             return
         # Before it is known which buffers may share, nothing must depend on what they hold: a loop might not end.
         if len(placement.shared) and sharing.trust is not Trust.ALL:
@@ -73,20 +91,34 @@ class KeptPlans:
         trace = Trace.recorded(tape.trace)
         if not trace.sizes.all():
             return  # a buffer is left out, because its size is never the same
-        improvable = placement.improvable and not searched
-        head = [_FORMAT, misses, improvable, placement.bound, len(trace), len(placement.shared)]
-        parts = [np.array(head, np.int64), *trace.columns, tape.offsets, placement.shared.ravel()]
-        cache.write(self._file(key), np.concatenate(parts).tobytes())
+        once = self._once.pop(key, None)
+        if once is not None and once != trace:
+            self.missed(key)
+        # Once per process: what it finds out later about the same plan is no second opinion.
+        agreed = self._agreed.setdefault(key, once is not None or (self._steady and not self._misses.get(key)))
+        if self._misses.get(key, 0) < _MISSES:
+            numbers = [
+                agreed,
+                placement.improvable and not searched,
+                placement.bound,
+                len(trace),
+                len(placement.shared),
+            ]
+            self._put(key, numbers, *trace.columns, tape.offsets, placement.shared.ravel())
+            self._failed.discard(key)
         self._written += 1
-        self._failed.discard(key)
 
     def missed(self, key: RunKey) -> None:
-        """A run did not fit the plan: neither this process nor, if that happens often, another uses it again."""
-        if key in self._failed:
-            return
-        self._failed.add(key)
-        self._misses[key] = self._misses.get(key, 0) + 1
-        cache.write(self._file(key), np.array([_FORMAT, self._misses[key], 0, 0, 0, 0], np.int64).tobytes())
+        """A run did not fit the plan: this process does not use it again, nor others if that happens often."""
+        if key not in self._failed:
+            self._failed.add(key)
+            self._misses[key] = self._misses.get(key, 0) + 1
+            self._agreed[key] = False
+            self._put(key, [0] * 5)
+
+    def _put(self, key: RunKey, numbers: list[int], *columns: Int64Array) -> None:
+        head = np.array([_FORMAT, self._misses.get(key, 0), *numbers], np.int64)
+        cache.write(self._file(key), np.concatenate([head, *columns]).tobytes())
 
     def _file(self, key: RunKey) -> str:
         return f"plans/{cache.digest(self._name, *key)}"

@@ -51,14 +51,18 @@ def sharer_of(options: Any, source: Source | None) -> Sharer | None:
     return Sharer(threads=options.intra_op_num_threads, source=source, order=order)
 
 
-def kept_plans(options: Any, content: str, config: Mapping[str, str], *, sharing: bool) -> KeptPlans | None:
+def kept_plans(
+    options: Any, content: str, config: Mapping[str, str], source: Source | None, *, sharing: bool
+) -> KeptPlans | None:
     """The plans that earlier processes left of a model with this content; None if there is nothing to know it by."""
-    if not content:
+    if not content or source is None:
         return None
     from onnxmem.session.planned.identity import name_of  # noqa: PLC0415
     from onnxmem.session.planned.kept import KeptPlans  # noqa: PLC0415
 
-    return KeptPlans(f"{name_of(content, options, config)} {sharing}")
+    every = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    steady = not source.blocked or options.graph_optimization_level != every
+    return KeptPlans(f"{name_of(content, options, config)} {sharing}", steady=steady)
 
 
 def why_unplannable(options: Any, providers: Any) -> str:

@@ -35,7 +35,7 @@ _WINDOW = 4096
 _LAST = 0x80
 _LARGE = 1 << 16
 _ORT = b"ORTM"
-_LOOPS = [bytes([_OPERATOR << 3 | _BYTES, len(name)]) + name for name in (b"Loop", b"Scan")]
+*_LOOPS, _CONVOLUTION = [bytes([_OPERATOR << 3 | _BYTES, len(name)]) + name for name in (b"Loop", b"Scan", b"Conv")]
 _SIGMOID, _QUICK_GELU = b"Sigmoid", b"QuickGelu"
 _NO_FACTOR = {
     b"Conv", b"ConvTranspose", b"BatchNormalization", b"InstanceNormalization", b"LayerNormalization", b"Add", b"Sub",
@@ -68,6 +68,8 @@ class Source(NamedTuple):
     """The largest matrix among the weights has no less rows, nor columns."""
     loops: bool = False
     """Some of its nodes may run any number of times, and each time is in a profile."""
+    blocked: bool = False
+    """ONNX Runtime may put blocked layouts and what converts them into it, in an order that depends on addresses."""
 
     def worth_a_profile(self, shapes: Iterable[Sequence[int]]) -> bool:
         """Whether a run on inputs of these shapes is likely to take much more than the profile of it does.
@@ -101,22 +103,25 @@ def read_with(reader: Callable[[Read, int], T], model: str | bytes | os.PathLike
 
 def _look(read: Read, size: int) -> Source:
     imported, defined, plain, loops = set(), set(), True, False
-    nodes = width = 0
+    nodes = width = convolutions = 0
     for number, start, end in fields(read, 0, size):
         if number == _OPSETS:
             imported.add(_text(read, start, end, _DOMAIN))
         elif number == _FUNCTIONS:
             defined.add(_text(read, start, end, _FUNCTION_DOMAIN))
             plain = plain and _plain_silu(read, start, end, _FUNCTION_NODES, inner=True)
-            loops = loops or _loops(read(start, end))
+            content = read(start, end)
+            loops, convolutions = loops or _loops(content), convolutions + content.count(_CONVOLUTION)
         elif number == _GRAPH:
             plain = plain and _plain_silu(read, start, end, _NODES, inner=False)
             for inner, first, last in fields(read, start, end):
-                nodes += inner == _NODES
-                loops = loops or (inner == _NODES and _loops(read(first, min(first + _LARGE, last))))
+                if inner == _NODES:
+                    content = read(first, min(first + _LARGE, last))
+                    nodes, convolutions = nodes + 1, convolutions + content.count(_CONVOLUTION)
+                    loops = loops or _loops(content)
                 width = max(width, _width(read(first, min(first + _HEAD, last)))) if inner == _WEIGHTS else width
     own = bool(imported) and imported <= _KNOWN | defined
-    return Source(own, own and plain, nodes, width, loops)
+    return Source(own, own and plain, nodes, width, loops, convolutions > 1)
 
 
 def _loops(nodes: bytes) -> bool:
