@@ -5,7 +5,7 @@
 
 Growth is the peak of the resident set from the first run on, minus the resident set after loading; the recording run
 counts. Each figure comes from a fresh process. `planned` is the first start ever: no earlier process has left anything
-in the cache folder. `again` is the start after that one, with what it left; `kept` says whether the plan was followed.
+in the cache folder. `again` is the third start, with what the other two left; `kept` says whether a plan was followed.
 `ordered` is a planned session of a package made with `--order best`; an .ort file has no such package. Latency is the
 median of runs of all of them in turn, in one process. Outputs are compared bit by bit. Models whose stock growth is
 16 MiB or less are listed, but do not count in the means; whether one takes more than tuned is asked of all.
@@ -209,6 +209,8 @@ def compare(key: str, folder: Path, *, ordered: bool, timed: bool) -> dict[str, 
     cache = folder / f"cache-{key.replace(':', '-')}"
     for mode in MODES if package else MODES[:-1]:
         of_a_cache = cache if mode in ("planned", "again") else None
+        if mode == "again":
+            child(key, str(path), mode, cache=cache)
         found = child(key, str(package if mode == "ordered" else path), mode, cache=of_a_cache)
         hashes.update(found.pop("sha256"))
         row |= {f"{mode}_{name}": value for name, value in found.items()}

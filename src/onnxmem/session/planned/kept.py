@@ -5,8 +5,8 @@ share places is found out again from the run that first did so (`PlanBook.prove`
 reason, costs that run a second time, and not its outputs.
 
 It costs memory, too: what comes after the call that does not fit lies beside the plan. Some models run their nodes in
-another order in every process, or ask for what their data need. Where that may be, a plan is followed once two processes
-in turn have recorded it; and if it does not fit after all, that is counted.
+another order in every process, or ask for what their data need. Where that may be, a plan is followed once two
+processes in turn have recorded it; and if it does not fit after all, that is counted.
 """
 
 from __future__ import annotations
