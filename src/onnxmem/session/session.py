@@ -45,9 +45,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """onnxruntime's session: the same arguments, methods and outputs, made from a model or from a package's folder.
 
     It runs inside a plan: the first run of each combination of input shapes records what the model asks for, its
-    placement is solved, and later runs happen at those places in one arena; in later processes (`keep_plans`), from
-    their first run on. Where that cannot be, it runs as stock (a
-    package in its own mode), warns once, and `memory.reason` says why. `mode` asks for another way to load and run.
+    placement is solved, and later runs happen at those places in one arena; in later processes (`keep_plans`), all of
+    them do. Where that cannot be, it runs as stock (a package in its own mode), warns once, and `memory.reason` says
+    why. `mode` asks for another way to load and run.
 
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
