@@ -27,7 +27,7 @@ from onnxmem.units import format_bytes, format_count
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:
-    from onnxmem.session.planned.plan_book import RunKey
+    from onnxmem.session.planned.run_key import RunKey
 
 
 class Session(Protocol):
