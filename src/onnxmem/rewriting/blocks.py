@@ -15,7 +15,7 @@ from onnxmem.model.dims import Dim, symbol
 from onnxmem.rewriting.axes import Axes
 from onnxmem.rewriting.axis_rules import follow
 from onnxmem.rewriting.batch import ROWS
-from onnxmem.rewriting.exactness import Differs, Sizes, condition
+from onnxmem.rewriting.exactness import Condition, Sizes, condition
 from onnxmem.rewriting.flow import Flow, Operator
 from onnxmem.rewriting.local import Local, Window
 from onnxmem.rewriting.static import StaticGraph
@@ -37,7 +37,7 @@ class Grown:
     unit: int
     place: int
     """The node it was grown from."""
-    conditions: tuple[Differs, ...]
+    conditions: tuple[Condition, ...]
     _exact: dict[int, bool] = field(default_factory=dict, repr=False)
 
     def exact(self, pieces: int) -> bool:
@@ -234,7 +234,7 @@ class Follower:
         graph = self.graph
         locals_: dict[int, Local] = {}
         of: dict[str, int] = {}
-        conditions: list[Differs] = []
+        conditions: list[Condition] = []
         for place, flow in flows.items():
             local, exact = self._local(place, flow), self._condition(place, flow, unit)
             if local is None or isinstance(exact, str):
@@ -268,7 +268,7 @@ class Follower:
                 return None
         return Local(axis, tuple(windows), factors.pop()) if len(factors) == 1 else None
 
-    def _find_condition(self, place: int, flow: Flow, unit: int) -> Differs | str | None:
+    def _find_condition(self, place: int, flow: Flow, unit: int) -> Condition | str | None:
         node, operator = self.graph.nodes[place], self.operator(place)
         assert operator is not None
         rows = symbol(ROWS)
@@ -324,9 +324,9 @@ def _members(graph: StaticGraph, inside: Mapping[int, Flow], unit: int) -> Membe
     return Members(tuple(before), tuple(sorted(inside)), tuple(after), tuple(outputs), unit) if outputs else None
 
 
-def _same(differs: Differs, rows: int, unit: int) -> bool:
+def _same(condition: Condition, rows: int, unit: int) -> bool:
     return not any(
-        differs(
+        condition.differs(
             Sizes(dims={ROWS: rows}, rows=rows, threads=threads), Sizes(dims={ROWS: unit}, rows=unit, threads=threads)
         )
         for threads in _THREADS

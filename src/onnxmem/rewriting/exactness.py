@@ -15,7 +15,7 @@ after the other. The exceptions:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import TypeAlias
@@ -33,8 +33,9 @@ _NEVER = {"RNN", "GroupNormalization", "Acosh", "Asinh", "Atanh", "Cosh", "Sinh"
           "RMSNormalization", "GlobalLpPool"}  # fmt: skip
 """What nobody has looked at, or what is different for no reason that could be avoided."""
 _PRODUCTS = {("", "MatMul"), ("", "Gemm"), (CONTRIB, "FusedMatMul"), (CONTRIB, "FusedGemm")}
-_CONVOLUTIONS = {("", "Conv"), (CONTRIB, "FusedConv")}
+_CONVOLUTIONS: Container[object] = {("", "Conv"), (CONTRIB, "FusedConv")}
 _PACKED = {"float32"}
+_Dims: TypeAlias = "tuple[Dim, ...]"
 _FLOATS = {"float16", "float32", "float64", "bfloat16"}
 
 
@@ -51,13 +52,22 @@ class Sizes:
         return evaluate(dim, self.dims)
 
 
-Differs: TypeAlias = "Callable[[Sizes, Sizes], str]"
-"""Given what is run at once and what would be: why rows may come out differently; empty if they do not."""
+@dataclass(frozen=True)
+class Condition:
+    """When a node gives the same bits: a name in `_RULES`, and the sizes it is about."""
+
+    rule: str
+    sizes: tuple[Dim, ...]
+    node: str = ""
+
+    def differs(self, now: Sizes, whole: Sizes) -> str:
+        """Given what is run at once and what would be: why rows may come out differently; empty if they do not."""
+        return _RULES[self.rule](self.sizes, now, whole)
 
 
 def condition(
     operator: Operator, flow: Flow, unit: Dim, dtypes: tuple[str, ...], *, constant: Callable[[int], bool]
-) -> Differs | str | None:
+) -> Condition | str | None:
     """When this operator is exact: None for always, a sentence for never, or what can be asked once sizes are known.
 
     `constant` says whether an input is a weight that nobody can replace.
@@ -70,19 +80,9 @@ def condition(
         return "its kernel may do the same row differently among others"
     if operator.op_type in ("LSTM", "GRU") and not all(constant(place) for place in (1, 2)):
         return "its weights are computed"
-    return _by_row(operator, _row_bytes(operator, flow, unit, dtypes))
-
-
-def _by_row(operator: Operator, row: Dim) -> Differs | None:
-    if operator.op_type in _BY_VECTOR:
-        return lambda now, whole: _threads(now, whole) or _unaligned(row, whole)
-    if operator.op_type in _SUMS:
-        return lambda now, whole: _unaligned(row, whole) or _single(now, whole)
-    if operator.op_type in _NORMALIZED:
-        return lambda _, whole: _unaligned(row, whole)
-    if (operator.domain, operator.op_type) in _CONVOLUTIONS:
-        return lambda now, whole: "" if now.threads == 1 else _single(now, whole)
-    return None
+    key = (operator.domain, operator.op_type)
+    rule = next((name for name, operators in _BY_ROW.items() if key in operators or operator.op_type in operators), "")
+    return Condition(rule, (_row_bytes(operator, flow, unit, dtypes),)) if rule else None
 
 
 def _row_bytes(operator: Operator, flow: Flow, unit: Dim, dtypes: tuple[str, ...]) -> Dim:
@@ -93,23 +93,51 @@ def _row_bytes(operator: Operator, flow: Flow, unit: Dim, dtypes: tuple[str, ...
     return product((*shape[axis + 1 :], floor_div(shape[axis], unit), width))
 
 
-def _unaligned(row: Dim, whole: Sizes) -> str:
-    if whole.of(row) % _ALIGNED == 0:
-        return ""
-    return f"a row takes {whole.of(row)} bytes, which is not a multiple of {_ALIGNED}"
+def _unaligned(sizes: _Dims, _: Sizes, whole: Sizes) -> str:
+    row = whole.of(sizes[0])
+    return f"a row takes {row} bytes, which is not a multiple of {_ALIGNED}" if row % _ALIGNED else ""
 
 
-def _threads(now: Sizes, _: Sizes) -> str:
-    return "" if now.threads == 1 else "threads share its elements as they come"
+def _vector(sizes: _Dims, now: Sizes, whole: Sizes) -> str:
+    return "threads share its elements as they come" if now.threads > 1 else _unaligned(sizes, now, whole)
+
+
+def _sum(sizes: _Dims, now: Sizes, whole: Sizes) -> str:
+    return _unaligned(sizes, now, whole) or _single(now, whole)
+
+
+def _image(_: _Dims, now: Sizes, whole: Sizes) -> str:
+    return "" if now.threads == 1 else _single(now, whole)
 
 
 def _single(now: Sizes, whole: Sizes) -> str:
     return "" if now.rows > 1 or whole.rows == 1 else "one row alone is computed differently"
 
 
+def _shared(sizes: _Dims, now: Sizes, whole: Sizes) -> str:
+    """About a product of so many matrices, with so many rows, columns, and inner elements."""
+    steps = set()
+    for each in (now, whole):
+        steps |= _steps(*(each.of(size) for size in sizes), threads=each.threads)
+    batches, rows, columns, _ = sizes
+    vector = now.of(rows) == 1 or whole.of(rows) == 1 or now.of(columns) == 1
+    if vector and (now.of(rows) != whole.of(rows) or now.of(batches) < now.threads > 1):
+        return "a single row or column is computed differently"
+    return "" if len(steps) == 1 else "so few rows are shared among threads differently"
+
+
+_RULES = {"vector": _vector, "sum": _sum, "aligned": _unaligned, "image": _image, "product": _shared}
+_BY_ROW: Mapping[str, Container[object]] = {
+    "vector": _BY_VECTOR,
+    "sum": _SUMS,
+    "aligned": _NORMALIZED,
+    "image": _CONVOLUTIONS,
+}
+
+
 def _product(
     operator: Operator, flow: Flow, unit: Dim, dtypes: tuple[str, ...], constant: Callable[[int], bool]
-) -> Differs | str | None:
+) -> Condition | str | None:
     left, right, out = operator.inputs[0], operator.inputs[1], operator.outputs[0]
     if left is None or right is None or out is None or flow.outputs[0] is None:
         return "the shapes of its inputs are not known"
@@ -121,21 +149,10 @@ def _product(
     batches: Dim = product(out[:-2])
     if product(right[:-2]) == 1:  # then it is one product of all rows
         batches, rows = 1, product(out[:-1])
-
-    def differs(now: Sizes, whole: Sizes) -> str:
-        steps = set()
-        for sizes in (now, whole):
-            high = sizes.of(rows)
-            steps |= _steps(high, sizes.of(columns), sizes.of(inner), sizes.of(batches), sizes.threads)
-        vector = now.of(rows) == 1 or whole.of(rows) == 1 or now.of(columns) == 1
-        if vector and (now.of(rows) != whole.of(rows) or now.of(batches) < now.threads > 1):
-            return "a single row or column is computed differently"
-        return "" if len(steps) == 1 else "so few rows are shared among threads differently"
-
-    return differs
+    return Condition("product", (batches, rows, columns, inner))
 
 
-def _steps(rows: int, columns: int, inner: int, batches: int, threads: int) -> set[int]:
+def _steps(batches: int, rows: int, columns: int, inner: int, *, threads: int) -> set[int]:
     """How long the steps along the inner axis may be, with so many threads at the most."""
     found = set()
     for each in range(1, ceil(threads / max(batches, 1)) + 1):

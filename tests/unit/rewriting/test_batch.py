@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from onnxmem import zoo
-from onnxmem.rewriting.batch import ROWS, Batch, find_batch
+from onnxmem.rewriting.batch import ROWS, Batch
+from onnxmem.rewriting.proof import find_batch
 from onnxmem.unknown import Unknown
 from tests.unit.rewriting.texts import feeds, in_parts, model, same, session
 
@@ -39,6 +41,7 @@ def check_parts(proto: ModelProto, threads: int = 1, **dims: int) -> list[int]:
     for at_once in sizes:
         parts = in_parts(run, fed, batch.inputs, batch.outputs.values(), rows, at_once)
         assert same(parts, whole), f"{at_once} rows at once are not the same"
+    assert Batch.from_document(json.loads(json.dumps(batch.document()))) == batch
     for name, shape in batch.made_shapes(numbers).items():
         assert shape == dict(zip(batch.outputs, (array.shape for array in whole), strict=True))[name]
     return sizes

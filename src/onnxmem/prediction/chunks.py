@@ -1,0 +1,92 @@
+"""How many rows of a batch fit into a budget at once, before anything runs? Model + shapes + budget → `Chunking`.
+
+The same as a session with a budget finds out by recording its first runs (`session/chunks.py`), on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from onnxmem.documents import Record, stored
+from onnxmem.environment import available_cores
+from onnxmem.errors import UsageError
+from onnxmem.model.model import Model
+from onnxmem.prediction.predict import Subject
+from onnxmem.rewriting.batch import ROWS, Batch
+from onnxmem.rewriting.proof import find_batch
+from onnxmem.schedule.scheduled import Question
+from onnxmem.unknown import Unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunking(Record):
+    """A batch in parts, as a planned session would run it. All of it is about one run: its plan and its outputs."""
+
+    rows: int
+    rows_at_once: int | None
+    """The most that fit into the budget; None if not even the fewest do."""
+    needed: int = stored("needed_bytes")
+    """What so many at once take, or the fewest if they do not fit."""
+    whole: int = stored("whole_bytes")
+    """What all rows at once take."""
+    least: int = stored("least_bytes")
+    """What the fewest that give the same bits take: the least that is possible."""
+
+    @property
+    def parts(self) -> int:
+        """How many runs that makes."""
+        return -(-self.rows // (self.rows_at_once or 1))
+
+
+def largest_chunk(
+    model: Model, shapes: Mapping[str, Sequence[int]], budget: int, *, threads: int | None = None
+) -> Chunking | Unknown:
+    """How a batch of these shapes is cut to fit into so many bytes; Unknown, with the reason, if it cannot be cut."""
+    batch = find_batch(model.proto)
+    if isinstance(batch, Unknown):
+        return batch
+    missing = [name for name in model.inputs if name not in shapes]
+    if missing:
+        raise UsageError(f"the shape of input '{missing[0]}' is not given")
+    dims = batch.dims(shapes)
+    if dims is None:
+        return Unknown("the inputs have different numbers of rows")
+    count = threads or available_cores()
+    rows, runs = dims[ROWS], _needs(model, shapes, batch, count)
+
+    def needs(at_once: int) -> int:
+        return runs(at_once)[0] + runs(rows)[1]
+
+    exact = [rows] if rows < 2 else [*batch.exact(dims, count), rows]
+    if exact == [rows] and rows > 1:
+        return Unknown(batch.differs(dims, 1, count))
+    low, high = -1, len(exact)  # the last that fits, and the first that does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if needs(exact[middle]) <= budget else (low, middle)
+    return Chunking(
+        rows=rows,
+        rows_at_once=exact[low] if low >= 0 else None,
+        needed=needs(exact[max(low, 0)]),
+        whole=needs(rows),
+        least=needs(exact[0]),
+    )
+
+
+def _needs(
+    model: Model, shapes: Mapping[str, Sequence[int]], batch: Batch, threads: int
+) -> Callable[[int], tuple[int, int]]:
+    """What the plan of a run of so many rows takes, and what its outputs take."""
+
+    @cache
+    def of(rows: int) -> tuple[int, int]:
+        cut = {
+            name: tuple(rows if axis == batch.inputs.get(name) else dim for axis, dim in enumerate(shape))
+            for name, shape in shapes.items()
+        }
+        requests = Subject.of(model, Question(shapes=cut), threads).plain_runs.first
+        return requests.inner_peak + requests.peak_of("reserved"), requests.output_bytes
+
+    return of
