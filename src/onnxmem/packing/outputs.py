@@ -15,6 +15,7 @@ from onnxmem.errors import ModelError
 from onnxmem.measurement.protocol import SavedFeeds
 from onnxmem.packing.recording import LoadSettings
 from onnxmem.process.child import run_child, serve
+from onnxmem.session.memory import BatchMemory
 from onnxmem.session.packed_graphs import DeclaredTensor
 
 THREADS = (1, 0)
@@ -31,6 +32,7 @@ class OutputsTask(Record):
     settings: LoadSettings
     feeds: tuple[tuple[tuple[str, str], ...], ...]
     threads: tuple[int, ...]
+    budget: int | None
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Outputs(Record):
     """Of all outputs of each run, for each number of threads."""
     unplanned: str
     """Why a run did not happen inside its plan; empty if all did."""
+    batches: tuple[BatchMemory, ...]
+    """The batches that were run a few rows at a time, because of a budget."""
     declared_inputs: tuple[DeclaredTensor, ...]
     declared_outputs: tuple[DeclaredTensor, ...]
 
@@ -52,11 +56,12 @@ def outputs_of(
     mode: str | None,
     settings: LoadSettings | None = None,
     threads: tuple[int, ...] = THREADS,
+    budget: int | None = None,
     timeout: float,
 ) -> Outputs:
-    """Run a model or package on each of these inputs; `threads` are at least one number."""
+    """Run a model or package on each of these inputs, within a budget if there is one; `threads` are one or more."""
     settings = settings or LoadSettings({}, {})
-    task = OutputsTask(model.absolute(), mode, settings, tuple(map(tuple, feeds)), threads)
+    task = OutputsTask(model.absolute(), mode, settings, tuple(map(tuple, feeds)), threads, budget)
     ended = run_child("onnxmem.packing.outputs", task, timeout=timeout)
     if ended.code:
         raise ModelError(f"running '{model.name}' did not end well: {ended.last_line}")
@@ -76,16 +81,22 @@ def _compute(task: OutputsTask) -> Outputs:
         options.intra_op_num_threads, options.log_severity_level = threads, 3
         settings = task.settings
         session = InferenceSession(
-            task.model, options, mode=task.mode, settings=settings.options, config=settings.config
+            task.model,
+            options,
+            mode=task.mode,
+            settings=settings.options,
+            config=settings.config,
+            budget=task.budget,
         )
         for feeds in task.feeds:
             digests.append(_digest(list(session.run(None, {name: np.load(path) for name, path in feeds}))))
         memory = session.memory
-        if task.mode is None and memory.runs_replayed != len(task.feeds):
+        batches = memory.batches
+        if task.mode is None and not batches and memory.runs_replayed != len(task.feeds):
             unplanned = memory.reason or "its runs do not ask for memory in the same order each time"
         inputs, outputs = map(_declared, (session.get_inputs(), session.get_outputs()))
         del session
-    return Outputs(tuple(digests), unplanned, inputs, outputs)
+    return Outputs(tuple(digests), unplanned, batches, inputs, outputs)
 
 
 def _declared(values: Sequence[Any]) -> tuple[DeclaredTensor, ...]:

@@ -351,6 +351,7 @@ def _tile(
     job = TileJob(
         model=model,
         mode=request.mode,
+        plain=settings.under(request.mode),
         settings=request.tile,
         default_bound=ordered.order.default_bound,
         bound=ordered.order.bound,

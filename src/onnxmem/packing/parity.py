@@ -21,7 +21,7 @@ from onnxmem.packing.request import PackRequest
 from onnxmem.packing.tiling import Tiled, remove, shapes_text
 from onnxmem.session.modes import DISABLE_PREPACKING
 from onnxmem.session.package import Manifest, PackedInput, Verified
-from onnxmem.session.packed_graphs import TiledGraph
+from onnxmem.session.packed_graphs import Reduced
 
 # Outputs of tiled graphs are compared on so many inputs, or more.
 _INPUTS = 3
@@ -60,19 +60,22 @@ def check_tiled(
     """
     like = {} if request.mode.exact else {DISABLE_PREPACKING: "1"}
     kept = []
+    budget = request.tile.budget_bytes if request.tile else None
     for each in tiled:
-        if each.graph is None:
+        if each.graph is None and not each.split:
             kept.append(each)
             continue
-        request.report(f"comparing outputs of tiles for {shapes_text(each.graph.inputs)}")
+        shapes = shapes_text(each.reduced.inputs)
+        request.report(f"comparing outputs of tiles for {shapes}")
         with temporary_folder() as inputs:
-            feeds = [more.save(inputs, f"run-{number}-") for number, more in enumerate(_several(request, each.graph))]
+            feeds = [more.save(inputs, f"run-{number}-") for number, more in enumerate(_several(request, each.reduced))]
             left = request.deadline.left
             settings = LoadSettings({}, like)
             expected = outputs_of(request.source, feeds, mode="stock", settings=settings, timeout=left)
             manifest = replace(
                 manifest,
-                tiled=(each.graph,),
+                tiled=(each.graph,) if each.graph else (),
+                batch_budget=budget if each.split else None,
                 inputs=expected.declared_inputs,
                 outputs=expected.declared_outputs,
             )
@@ -80,22 +83,23 @@ def check_tiled(
             found = outputs_of(folder, feeds, mode=None, timeout=request.deadline.left)
         why = "its outputs are not the model's, bit for bit" if found.digests != expected.digests else found.unplanned
         if why:
-            why = f"the tiled graph for {shapes_text(each.graph.inputs)} is left out: {why}"
+            why = f"what was done for {shapes} is left out: {why}"
             remove(each, folder)
-            if request.tile is not None and request.tile.budget_bytes is not None:
+            if budget is not None:
                 raise BudgetExceeded(f"the budget cannot be met: {why}")
         kept.append(each.without(why) if why else each)
     return replace(
         manifest,
         tiled=tuple(each.graph for each in kept if each.graph),
+        batch_budget=budget if any(each.split for each in kept) else None,
         reduced=tuple(each.reduced for each in kept),
         notes=(*manifest.notes, *dict.fromkeys(each.note for each in kept if each.note)),
     )
 
 
-def _several(request: PackRequest, graph: TiledGraph) -> list[Feeds]:
+def _several(request: PackRequest, reduced: Reduced) -> list[Feeds]:
     """Inputs to compare outputs on: those that plans were made with, and variations of them if they are few."""
-    shapes = dict(graph.inputs)
+    shapes = dict(reduced.inputs)
     given = next(several for several in request.plans if {n: a.shape for n, a in several[0].arrays.items()} == shapes)
     random, several = np.random.default_rng(request.scenario.seed), list(given)
     while len(several) < _INPUTS:

@@ -19,7 +19,7 @@ import onnx
 from onnx import ModelProto
 
 from onnxmem.deadline import Deadline
-from onnxmem.errors import BudgetExceeded
+from onnxmem.errors import BudgetExceeded, ModelError
 from onnxmem.estimation.tiling import EXTRA_WORK
 from onnxmem.files import replacing
 from onnxmem.folders import temporary_folder
@@ -31,6 +31,7 @@ from onnxmem.model.weights import is_constant
 from onnxmem.packing.blobs import adopt, always_read
 from onnxmem.packing.build import build
 from onnxmem.packing.ordering import first_output
+from onnxmem.packing.outputs import outputs_of
 from onnxmem.packing.recording import LoadSettings, record_plan
 from onnxmem.rewriting.live import NODE_BYTES
 from onnxmem.rewriting.rewriting import Rewriting, apply
@@ -52,6 +53,7 @@ from onnxmem.units import format_bytes, format_count
 _LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
 _SEARCH_SECONDS, _PLAN_SECONDS = 30.0, 10.0
 _SHORTFALLS = 3
+_LISTED = 3
 # A budget in bytes alive is met with so much room at first, because places are not always perfect.
 _MARGIN = 0.98
 
@@ -86,8 +88,10 @@ class Tiled:
     reduced: Reduced
     """With tiles, if there is a graph."""
     graph: TiledGraph | None = None
+    split: bool = False
+    """Whether it takes a batch a few rows at a time to meet the budget."""
     note: str = ""
-    """Why there is none."""
+    """Why there is no graph."""
 
     def without(self, note: str) -> Tiled:
         """The same without a graph, because of this."""
@@ -101,6 +105,8 @@ class TileJob:
     model: Path
     """Its own graph, in the order in which it runs."""
     mode: Mode
+    plain: LoadSettings
+    """How that is loaded."""
     settings: TileSettings
     default_bound: int
     """What a run needs at least in ONNX Runtime's order."""
@@ -134,6 +140,8 @@ def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiled:
     budget, untiled = job.settings.budget_bytes, Tiled(free=free, reduced=free)
     if budget is not None and _needed(free) <= budget:
         return untiled
+    if budget is not None and (split := _split(job, planned, free, budget)) is not None:
+        return split
     path = job.model.with_name(f"tiled-{number}.onnx")
     job.on_stage(f"searching tiles for {shapes_text(planned.inputs)}")
     proto = _fixed(job, planned.inputs, path)
@@ -154,6 +162,26 @@ def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiled:
         return untiled.without(f"{note} for {shapes_text(planned.inputs)}: it is not tiled")
     assert best is not None
     return best
+
+
+def _split(job: TileJob, planned: Planned, free: Reduced, budget: int) -> Tiled | None:
+    """A batch run a few rows at a time, which costs next to nothing; None if that does not do."""
+    job.on_stage("running a few rows of the batch at a time")
+    with temporary_folder() as folder:
+        saved = [planned.feeds[0].save(folder)]
+        left = job.deadline.left
+        try:
+            found = outputs_of(
+                job.model, saved, mode=None, settings=job.plain, threads=(0,), budget=budget, timeout=left
+            )
+        except ModelError:  # rows that mix, a single row, or a row that takes more than that
+            return None
+    if not found.batches:
+        return None
+    (batch,) = found.batches
+    after = batch.needed - free.output_bytes
+    part = ReducedPart(part=f"{batch.rows_at_once} of {batch.rows} rows at a time", gave_bytes=free.after_bytes - after)
+    return Tiled(free=free, reduced=replace(free, after_bytes=after, parts=(*free.parts, part)), split=True)
 
 
 def remove(tiled: Tiled, folder: Path) -> None:
@@ -194,16 +222,17 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
         if found.parts:
             yield found
         return
-    wanted, steps = budget - planned.outputs, [step for step in _LADDER if most is None or step < most]
-    for extra_work in [*steps, *([] if most is None else [most])]:
-        goal = int(wanted * _MARGIN)
-        for _ in range(_SHORTFALLS):
-            found = _searched(job, graph, extra_work, goal)
-            if found.after > goal or not found.parts:
-                break
-            yield found
-            goal = int(goal * _MARGIN)  # its plan takes more than what is alive at once
-    least = _searched(job, graph, _LADDER[-1] if most is None else most, None)
+    wanted, allowed = budget - planned.outputs, _LADDER[-1] if most is None else most
+    least = _searched(job, graph, allowed, None)
+    if least.after <= wanted:
+        for extra_work in [*(step for step in _LADDER if step < allowed), allowed]:
+            goal = int(wanted * _MARGIN)
+            for _ in range(_SHORTFALLS):
+                found = _searched(job, graph, extra_work, goal)
+                if found.after > goal or not found.parts:
+                    break
+                yield found
+                goal = int(goal * _MARGIN)  # its plan takes more than what is alive at once
     if least.parts:
         yield least
 
@@ -233,7 +262,7 @@ def _recorded(job: TileJob, path: Path, free: Reduced, planned: Planned, rewriti
         extra_work=rewriting.extra_work,
         always_read=always_read(path),
     )
-    parts = (*free.parts, *_tile_parts(rewriting))
+    parts = (*free.parts, *_tile_parts(rewriting, planned.peak - taken["peak_bytes"]))
     return Tiled(free=free, graph=graph, reduced=replace(free, after_bytes=taken["peak_bytes"], parts=parts))
 
 
@@ -247,18 +276,24 @@ def _free_parts(job: TileJob, planned: Planned) -> tuple[ReducedPart, ...]:
     return tuple(parts)
 
 
-def _tile_parts(rewriting: Rewriting) -> tuple[ReducedPart, ...]:
-    # Nodes are added by the rewriting as a whole: they are told with the first of its parts.
-    nodes = [rewriting.added_nodes, *[0] * len(rewriting.parts)]
-    return tuple(
-        ReducedPart(
-            part=f"{part.pieces} {part.kind} of {len(part.nodes)} nodes",
-            gave_bytes=part.before - part.after,
-            nodes=added,
-            extra_work=part.extra_work,
+def _tile_parts(rewriting: Rewriting, gave: int) -> list[ReducedPart]:
+    """What stripes and blocks gave: all of it together, shared out by what would be missed without each."""
+    kinds = list(dict.fromkeys(part.kind for part in rewriting.parts))
+    missed = {kind: sum(p.before - p.after for p in rewriting.parts if p.kind == kind) for kind in kinds}
+    total, found = max(sum(missed.values()), 1), list[ReducedPart]()
+    for kind in kinds:
+        parts = [part for part in rewriting.parts if part.kind == kind]
+        listed = ", ".join(f"{part.pieces} of {format_count(len(part.nodes), 'node')}" for part in parts[:_LISTED])
+        more = f" and {len(parts) - _LISTED} more" * (len(parts) > _LISTED)
+        found.append(
+            ReducedPart(
+                part=f"{kind}: {listed}{more}",
+                gave_bytes=gave * missed[kind] // total,
+                nodes=0 if found else rewriting.added_nodes,  # they are added by all of it together
+                extra_work=sum(part.extra_work for part in parts),
+            )
         )
-        for part, added in zip(rewriting.parts, nodes, strict=False)
-    )
+    return found
 
 
 def _refusal(budget: int, best: Tiled) -> BudgetExceeded:

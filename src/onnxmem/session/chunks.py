@@ -61,8 +61,12 @@ def batch_of(model: str | bytes | os.PathLike[str], *, packed: bool) -> Batch | 
 class Chunks:
     """The budget of a session, and how it keeps to it."""
 
-    def __init__(self, budget: int, batch: Batch | Unknown, planner: Planner, threads: int) -> None:
+    def __init__(
+        self, budget: int, batch: Batch | Unknown, planner: Planner, threads: int, *, strict: bool = True
+    ) -> None:
+        """Without `strict`, what cannot be run within the budget is run all the same."""
         self.budget = budget
+        self.strict = strict
         self.batch = batch
         self._planner, self._threads = planner, threads
         self._learned: dict[Any, Learned] = {}
@@ -89,7 +93,8 @@ class Chunks:
             learned = self._learned.setdefault((tuple(names), others), Learned())
         if next(self._exact(learned, dims), None) is None:
             return self._whole(session, output_names, feeds, run_options, self.batch.differs(dims, 1, self._threads))
-        if self._planner.book.find(self._planner.plain_run(output_names, feeds)) is not None:
+        needed = self._needed(self._planner.plain_run(output_names, feeds))
+        if needed is not None and needed <= self.budget:
             return self._whole(session, output_names, feeds, run_options, "")
         return self._split(session, feeds, run_options, dims, learned, Outputs(session, self.batch, names, dims))
 
@@ -128,16 +133,20 @@ class Chunks:
 
     def _check(self, key: RunKey, why: str) -> None:
         """Raise BudgetExceeded if this run is known to take more than the budget."""
-        shape = self._planner.book.find(key)
-        if shape is None or shape.tape is None:
-            return
-        needed = shape.placement.peak + Trace.recorded(shape.tape.trace).output_bytes
-        if needed > self.budget and why:
+        needed = self._needed(key)
+        if needed is not None and needed > self.budget and why and self.strict:
             raise BudgetExceeded(
                 f"a run takes {format_bytes(needed)}, the budget is {format_bytes(self.budget)}, and the batch cannot "
                 f"be split: {why}",
                 hint=f"the least that is possible is {format_bytes(needed)}",
             )
+
+    def _needed(self, key: RunKey) -> int | None:
+        """What this run takes, outputs included, if it has a plan."""
+        shape = self._planner.book.find(key)
+        if shape is None or shape.tape is None:
+            return None
+        return shape.placement.peak + Trace.recorded(shape.tape.trace).output_bytes
 
     # In parts.
 
@@ -177,7 +186,7 @@ class Chunks:
         """Raise BudgetExceeded if even the smallest part takes too much."""
         least = min(learned.peaks)
         needed = learned.peaks[least] + output_bytes
-        if needed > self.budget:
+        if needed > self.budget and self.strict:
             at_once = format_count(least, "row")
             raise BudgetExceeded(
                 f"a batch of {dims[ROWS]} takes {format_bytes(needed)} even {at_once} at a time, and the budget is "

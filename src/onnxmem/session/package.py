@@ -169,6 +169,8 @@ class Manifest(Record):
     """For each of the input shapes that tiles were sought for, what was done and what it gave."""
     tiled: tuple[TiledGraph, ...] = ()
     """Graphs that are used instead of `model` for their input shapes."""
+    batch_budget: int | None = stored("batch_budget_bytes", default=None)
+    """Batches are run a few rows at a time where they would take more than this."""
     inputs: tuple[DeclaredTensor, ...] = ()
     outputs: tuple[DeclaredTensor, ...] = ()
     """What `model` declares, where other graphs are loaded in its place, which are for fixed shapes."""

@@ -303,8 +303,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if self._mode.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
                 raise UsageError("a prepacked package with packing disabled would ignore its packed weights")
             yield
-        if self._planning.budget is not None:
-            self._chunks = self._within_budget(packed=watched.get(DISABLE_PREPACKING) != "1")
+        # A package's own graph keeps to its budget where that can be; the caller's is kept to or refused.
+        own = self.package.manifest.batch_budget if self.package and self.graph is None and self._planner else None
+        budget = own if self._planning.budget is None else int(self._planning.budget)
+        if budget is not None:
+            packed = watched.get(DISABLE_PREPACKING) != "1"
+            self._chunks = self._within_budget(budget, packed=packed, strict=self._planning.budget is not None)
         if self._planner is not None or self._mode.trim:
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
@@ -314,7 +318,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
             prefault(self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read)
 
-    def _within_budget(self, *, packed: bool) -> Chunks:
+    def _within_budget(self, budget: int, *, packed: bool, strict: bool) -> Chunks:
         """What keeps runs to the budget."""
         if self._planner is None:
             raise RuntimeUnsupported(f"a budget cannot be kept: {self._unplanned}", hint="leave budget= out")
@@ -322,7 +326,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
         threads = self._options.intra_op_num_threads or len(os.sched_getaffinity(0))
         batch = self._chunks.batch if self._chunks else batch_of(self._model, packed=packed)
-        return Chunks(int(self._planning.budget or 0), batch, self._planner, threads)
+        return Chunks(budget, batch, self._planner, threads, strict=strict)
 
     def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""

@@ -67,6 +67,15 @@ def wide(rows: int = 12) -> tuple[ModelProto, dict[str, Any]]:
     return proto, feeds(proto, n=rows)
 
 
+def test_a_plan_for_the_whole_batch_is_no_leave_to_run_it() -> None:
+    proto, fed = wide()
+    whole = budgeted(proto, None)
+    expected = whole.run(None, fed)
+    limited = budgeted(proto, "1MiB", plans=whole.export_plans())
+    assert same(limited.run(None, fed), expected)
+    assert limited.memory.batches[0].needed <= MIB < whole.memory.plan_bytes
+
+
 def test_a_budget_that_cannot_be_met_says_the_least_that_is_possible() -> None:
     proto, fed = wide()
     with pytest.raises(BudgetExceeded, match=r"a batch of 12 takes .* even 1 row at a time") as refused:

@@ -54,6 +54,8 @@ def _reduced(document: Document) -> list[Table]:
     """What was done so that runs need less: what each part gave, and what it costs."""
     tables = []
     for reduced in document.get("reduced") or ():
+        if not reduced["parts"]:
+            continue
         rows = [(Cell("as ONNX Runtime runs it"), size(reduced, "before_bytes"), Cell(""))]
         rows += [(Cell(words(part["part"], 60)), _less(part), Cell(_cost(part))) for part in reduced["parts"]]
         rows.append((Cell("together, in its plan"), size(reduced, "after_bytes"), Cell("")))
