@@ -184,8 +184,8 @@ class Chunks:
 
     def _refuse(self, learned: Learned, dims: Mapping[str, int], output_bytes: int) -> None:
         """Raise BudgetExceeded if even the smallest part takes too much."""
-        least = min(learned.peaks)
-        needed = learned.peaks[least] + output_bytes
+        least, peak = min(learned.peaks.items())
+        needed = peak + output_bytes
         if needed > self.budget and self.strict:
             at_once = format_count(least, "row")
             raise BudgetExceeded(
@@ -243,6 +243,5 @@ class Chunks:
         if shape is None or shape.tape is None:
             learned.uneven = True
             return
-        learned.peaks[part.rows] = shape.placement.peak
-        if not shape.predicted:
-            learned.traces[part.rows] = Trace.recorded(shape.tape.trace)
+        trace = None if shape.predicted else Trace.recorded(shape.tape.trace)
+        learned.took(part.rows, shape.placement.peak, trace)

@@ -31,7 +31,7 @@ class PlanningOptions:
     sharing: bool | None = None
     """Whether operators may write over an input that dies, where their kernels allow it; by default yes."""
     budget: int | str | None = None
-    """The most that a run may take, its outputs included, as in "64MiB": larger batches are run in parts."""
+    """The most that a call of `run` may take, its outputs included, as in "64MiB": larger batches are run in parts."""
     debug: bool | None = None
     """Whether freed memory is overwritten and the ends of buffers are watched."""
 
