@@ -27,7 +27,7 @@ from onnxmem.units import format_bytes, format_count
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:
-    from onnxmem.session.planned.plan_book import RunKey
+    from onnxmem.session.planned.run_key import RunKey
 
 
 class Session(Protocol):
@@ -134,7 +134,7 @@ class Chunks:
     def _check(self, key: RunKey, why: str) -> None:
         """Raise BudgetExceeded if this run is known to take more than the budget."""
         needed = self._needed(key)
-        if needed is not None and needed > self.budget and why and self.strict:
+        if needed is not None and needed > self.budget:
             raise BudgetExceeded(
                 f"a run takes {format_bytes(needed)}, the budget is {format_bytes(self.budget)}, and the batch cannot "
                 f"be split: {why}",
@@ -142,7 +142,7 @@ class Chunks:
             )
 
     def _needed(self, key: RunKey) -> int | None:
-        """What this run takes, outputs included, if it has a plan."""
+        """What a run takes, its outputs included; None if it has no plan."""
         shape = self._planner.book.find(key)
         if shape is None or shape.tape is None:
             return None

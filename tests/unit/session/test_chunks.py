@@ -62,6 +62,16 @@ def test_what_fits_is_not_split() -> None:
     assert limited.memory.batches[0].runs == 1  # the first, which was to find out
 
 
+def test_a_plan_for_all_rows_is_followed_only_if_it_fits() -> None:
+    proto, fed = wide()
+    plain = budgeted(proto, None)
+    plain.run(None, fed)
+    for budget, parts in (("1MiB", 1), ("64MiB", 0)):
+        limited = budgeted(proto, budget, plans=plain.export_plans())
+        assert same(limited.run(None, fed), session(proto).run(None, fed))
+        assert len(limited.memory.batches) == parts
+
+
 def wide(rows: int = 12) -> tuple[ModelProto, dict[str, Any]]:
     """An MLP that is wider inside than at its ends."""
     proto = model("a = MatMul(x, w) b = Relu(a) y = MatMul(b, v)", "float[n, 64, 32] x", w=(32, 1024), v=(1024, 16))
