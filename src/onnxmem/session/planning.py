@@ -32,7 +32,7 @@ class PlanningOptions:
     sharing: bool | None = None
     """Whether operators may write over an input that dies, where their kernels allow it; by default yes."""
     budget: int | str | None = None
-    """The most that a run may take, its outputs included, as in "64MiB": larger batches are run in parts."""
+    """The most that a call of `run` may take, its outputs included, as in "64MiB": larger batches are run in parts."""
     keep_plans: bool | None = None
     """Whether plans are kept in the user's cache folder, for later processes; by default yes, unless the environment
     variable ONNXMEM_KEEP_PLANS is 0."""
