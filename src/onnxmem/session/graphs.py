@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.session.packed_graphs import TiledGraph
-from onnxmem.session.planned.planner import shapes_of
+from onnxmem.session.planned.run_key import shapes_of
 
 if TYPE_CHECKING:
     from onnxmem.session.session import InferenceSession
