@@ -80,14 +80,14 @@ def limited(path: str, feeds: str, budget: str) -> dict[str, Any]:
         given = dict(arrays)
     session = session_of("tiled", path)
     loaded = settle()
-    limit = status("VmData") + int(budget) + BESIDE
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    limit, most = status("VmData") + int(budget) + BESIDE, resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
     outputs = session.run(None, given)
     for _ in range(RUNS):
         outputs = None
         outputs = session.run(None, given)
     found = {"growth_bytes": status("VmHWM") - loaded}
-    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     return {**found, "sha256": [digest(outputs)]}
 
 
