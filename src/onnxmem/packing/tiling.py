@@ -227,17 +227,18 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
             yield found
         return
     wanted, allowed = budget - planned.outputs, _LADDER[-1] if most is None else most
-    least = _searched(job, graph, allowed, None)
-    if least.after <= wanted:
-        for extra_work in [*(step for step in _LADDER if step < allowed), allowed]:
-            goal = int(wanted * _MARGIN)
-            for _ in range(_SHORTFALLS):
-                found = _searched(job, graph, extra_work, goal)
-                if found.after > goal or not found.parts:
-                    break
-                yield found
-                goal = int(goal * _MARGIN)  # its plan takes more than what is alive at once
-    if least.parts:
+    least: Rewriting | None = None
+    for extra_work in [*(step for step in _LADDER if step < allowed), allowed]:
+        goal = int(wanted * _MARGIN)
+        for _ in range(_SHORTFALLS):
+            found = _searched(job, graph, extra_work, goal)
+            # More work is not always found to need less: the least is that of all of them.
+            least = found if least is None or found.after < least.after else least
+            if found.after > goal or not found.parts:
+                break
+            yield found
+            goal = int(goal * _MARGIN)  # its plan takes more than what is alive at once
+    if least is not None and least.parts:
         yield least
 
 
