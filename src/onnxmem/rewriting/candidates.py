@@ -15,12 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxmem.rewriting.axes import Axes
-from onnxmem.rewriting.live import overwrites
+from onnxmem.rewriting.live import live_bytes, overwrites
 from onnxmem.rewriting.local import Local, Rows
 from onnxmem.rewriting.static import StaticGraph
 from onnxmem.rewriting.stripes import Span, multiplications
 
 PIECES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+_TRIED = (2, 3, 4, 6, 8, 16, 32)
+"""Of these there are estimates."""
+_LONGEST = 96
+_NEVER_BELOW = 0.1
+"""Intervals in which nothing more than this fraction of the peak is alive are left alone."""
 # Nodes that would have to run before the stripes; more are no region any more.
 _MOST_MOVED = 48
 
@@ -61,6 +66,12 @@ class Profile:
             changes[last + 1] -= graph.tensors[name].bytes
         self.crossing = np.cumsum(changes).tolist()
         """The bytes that are made before each node and read by it or after it."""
+        self.live = live_bytes(graph)
+
+    def rises(self, place: int) -> bool:
+        """Does less cross right before this place, and right after it? Then no interval should end or begin here."""
+        around = self.crossing[max(0, place - 1)], self.crossing[min(place + 1, len(self.crossing) - 1)]
+        return bool(self.crossing[place] > max(around))
 
 
 @dataclass
@@ -196,18 +207,24 @@ class _Walk:
         )
 
 
-def candidates(profile: Profile, axes: Axes, extra: float) -> Iterator[Candidate]:
-    """All intervals that can be computed in stripes with at most this many multiplications more."""
+def candidates(profile: Profile, axes: Axes, extra: float, most: int) -> Iterator[Candidate]:
+    """Intervals that can be computed in stripes with at most this many multiplications more, and come to less."""
+    high = 0
     for last, local in enumerate(axes.nodes):
-        if local is None:
+        if profile.live[last] > _NEVER_BELOW * most:
+            high = last
+        if local is None or profile.rises(last + 1):
             continue
-        for pieces in PIECES:
-            walk = _Walk(profile, axes, last, pieces)
-            for first in range(last, -1, -1):
+        for pieces in _TRIED:
+            walk, helps = _Walk(profile, axes, last, pieces), False
+            for first in range(last, max(-1, last - _LONGEST), -1):
                 begins = walk.grow(first)
                 if begins is None or walk.extra > extra:
                     break
-                if begins:
-                    yield walk.candidate(first)
-            if pieces > 2 and first == last:
-                break  # not even the last node alone
+                if begins and first <= high and not profile.rises(first):
+                    found = walk.candidate(first)
+                    if found.handed < most:
+                        helps = True
+                        yield found
+            if not helps:
+                break

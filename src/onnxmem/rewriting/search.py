@@ -9,6 +9,7 @@ is left of it is then searched for parts that can be computed in blocks (`block_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from onnxmem.rewriting.axes import follow
@@ -29,11 +30,11 @@ _BELOW_BUDGET = (1.0, 0.95, 0.9, 0.8)
 _COVERS, _STARTS = 8, 3
 """How many of the covers are put in order, and how many of those improved."""
 _ROUNDS = 60
-_NEAREST = 24
+_NEAREST, _REACH = 24, 6
 _CLOSE, _SETTLED = 1.1, 4
 """Order can make good for so much; it is tried for so many changes at a time."""
-_EFFORT = 0.1
-"""Seconds of work for one order."""
+_EFFORT, _LAST_EFFORT = 0.05, 0.5
+"""Seconds of work for one order, and for the one that is kept."""
 
 
 class State(NamedTuple):
@@ -56,7 +57,7 @@ def search(
     is the same each time: the search is bounded by its steps, for which `time_limit` seconds are enough on an ordinary
     processor.
     """
-    searching = _Search(ordered(graph, _EFFORT), extra_work, budget, time_limit)
+    searching = _Search(ordered(graph, _LAST_EFFORT), extra_work, budget, time_limit)
     found = searching.rewriting(graph, searching.best())
     return with_blocks(found, budget=budget, time_limit=time_limit)
 
@@ -81,8 +82,8 @@ class _Search:
         assert start is not None
         if not any(local is not None for axes in self.axes.values() for local in axes.nodes):
             return start
-        found = (each for axes in self.axes.values() for each in candidates(self.profile, axes, self.extra))
-        table = Table(found)
+        found = (candidates(self.profile, axes, self.extra, max(self.live)) for axes in self.axes.values())
+        table = Table(chain.from_iterable(found))
         covers = sorted(set(self._covers(table)))[:_COVERS]
         settled = {state for cover in covers if (state := self.settled(cover.spans)) is not None}
         return min(self._improved(state, table) for state in sorted({start, *settled})[:_STARTS])
@@ -123,6 +124,22 @@ class _Search:
         for number, span in enumerate(state.spans):
             others = state.spans[:number] + state.spans[number + 1 :]
             yield [others, *(_placed(others, changed) for changed in _changed(span))]
+        for number, (span, following) in enumerate(pairwise(state.spans)):
+            others = state.spans[:number] + state.spans[number + 2 :]
+            yield [
+                _placed(others, span._replace(last=following.last, pieces=p)) for p in {span.pieces, following.pieces}
+            ]
+            # The border between two regions moves, with what is between them.
+            yield [
+                tuple(sorted((*others, span._replace(last=border), following._replace(first=border + 1))))
+                for border in range(max(span.first, span.last - _REACH), min(following.last, following.first + _REACH))
+                if border + 1 != following.first or border != span.last
+            ]
+        for number, span in enumerate(state.spans):
+            others = state.spans[:number] + state.spans[number + 1 :]
+            near = (each for each in table.over((span.first + span.last) // 2) if _near(each.span, span))
+            best = sorted(near, key=lambda c: (c.handed + NODE_BYTES * c.nodes, c.span))
+            yield [_placed(others, each.span) for each in best[:_NEAREST]]
 
     def region(self, span: Span) -> Region | None:
         if span not in self._regions:
@@ -186,12 +203,13 @@ class _Search:
             return Rewriting(
                 parts=(), graph=source, nodes_before=len(source.nodes), before=before, after=before, extra_work=0.0
             )
+        written = ordered(self._write(state.spans), _LAST_EFFORT)
         return Rewriting(
             parts=tuple(self._part(state, number) for number in range(len(state.spans))),
-            graph=ordered(self._write(state.spans), _EFFORT),
+            graph=written,
             nodes_before=len(source.nodes),
             before=before,
-            after=state.peak,
+            after=peak(written),
             extra_work=state.extra / self.profile.total,
         )
 
@@ -211,11 +229,10 @@ class _Search:
 
 
 def _seeds(graph: StaticGraph) -> tuple[int, ...]:
-    """The height of images; their width, too, where that is larger."""
-    wider = any(
-        len(tensor.shape) == 4 and tensor.shape[3] > 1.25 * tensor.shape[2] for tensor in graph.tensors.values()
-    )
-    return (2, 3) if wider else (2,)
+    """The height of images; their width, too, if many of them are wider than high."""
+    images = [tensor for tensor in graph.tensors.values() if len(tensor.shape) == 4]
+    wide = sum(tensor.bytes for tensor in images if 4 * tensor.shape[2] < 3 * tensor.shape[3])
+    return (2, 3) if 4 * wide > sum(tensor.bytes for tensor in images) else (2,)
 
 
 def _changed(span: Span) -> Iterator[Span]:
@@ -228,6 +245,10 @@ def _changed(span: Span) -> Iterator[Span]:
         yield span._replace(first=span.first + move)
         yield span._replace(last=span.last + move)
     yield span._replace(sunk=not span.sunk)
+
+
+def _near(span: Span, other: Span) -> bool:
+    return abs(span.first - other.first) <= _REACH and abs(span.last - other.last) <= _REACH
 
 
 def _placed(others: Iterable[Span], span: Span) -> tuple[Span, ...]:

@@ -189,7 +189,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _set_providers(self, providers: Any, provider_options: Any) -> None:
         if self.graph is not None:
             self._how = (providers, provider_options, self._how[2])
-            self.load_graph(self.graph)
+            self._load_graph(self.graph)
             return
         with self._prepared(providers, from_bytes=False):
             super().set_providers(providers, provider_options)
@@ -244,13 +244,13 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     # How it is made.
 
-    def load_graph(self, graph: TiledGraph | None) -> None:
+    def _load_graph(self, graph: TiledGraph | None) -> None:
         """Load another graph of the package in the place of the one that is loaded."""
         assert self.package is not None
         self._sess = None  # before the other one is there
         self._load(self.package.model, graph)
 
-    def beside(self, graph: TiledGraph | None) -> InferenceSession:
+    def _beside(self, graph: TiledGraph | None) -> InferenceSession:
         """Another session, of another graph of the package, in the same arena."""
         assert self.package is not None
         other = copy(self)
