@@ -81,6 +81,8 @@ class Deviation:
 class Replayed:
     deviation: Deviation | None
     overruns: int
+    marks: int
+    """How often ONNX Runtime asked how far the run has come."""
 
 def place_in_sequence(sizes: _Column, lowers: _Column, uppers: _Column) -> _Column: ...
 def connected() -> bool: ...

@@ -239,6 +239,8 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
 
 def _searched(job: TileJob, graph: StaticGraph, extra_work: float, goal: int | None) -> Rewriting:
     seconds = min(_SEARCH_SECONDS, job.deadline.left)
+    within = f" within {format_bytes(goal)}" if goal is not None else ""
+    job.on_stage(f"searching tiles with up to {extra_work:.0%} more work{within}")
     return search(graph, extra_work=extra_work, budget=goal, time_limit=seconds)
 
 
@@ -321,7 +323,7 @@ def _fixed(job: TileJob, shapes: Mapping[str, tuple[int, ...]], path: Path) -> M
         built = build(job.model, folder, "prepacked" if job.mode.form == "prepacked" else "external", shapes=shapes)
         adopt(built.rename(built.with_name(path.name)), job.model)
     proto = onnx.load_model(path, load_external_data=False)
-    _sort_like(proto, own)
+    sort_like(proto, own)
     _write(proto, path)
     return proto
 
@@ -331,7 +333,7 @@ def _write(proto: ModelProto, path: Path) -> None:
         temporary.write_bytes(proto.SerializeToString())
 
 
-def _sort_like(proto: ModelProto, own: ModelProto) -> None:
+def sort_like(proto: ModelProto, own: ModelProto) -> None:
     """Put nodes in the order in which another graph has them, as far as it has them; others go first."""
     place = {first_output(node.output): position for position, node in enumerate(own.graph.node)}
     nodes = list(proto.graph.node)

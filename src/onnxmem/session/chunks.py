@@ -27,7 +27,7 @@ from onnxmem.units import format_bytes, format_count
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:
-    from onnxmem.session.planned.plan_book import RunKey
+    from onnxmem.session.planned.run_key import RunKey
 
 
 class Session(Protocol):
@@ -134,7 +134,7 @@ class Chunks:
     def _check(self, key: RunKey, why: str) -> None:
         """Raise BudgetExceeded if this run is known to take more than the budget."""
         needed = self._needed(key)
-        if needed is not None and needed > self.budget and why and self.strict:
+        if needed is not None and needed > self.budget:
             raise BudgetExceeded(
                 f"a run takes {format_bytes(needed)}, the budget is {format_bytes(self.budget)}, and the batch cannot "
                 f"be split: {why}",
@@ -142,7 +142,7 @@ class Chunks:
             )
 
     def _needed(self, key: RunKey) -> int | None:
-        """What this run takes, outputs included, if it has a plan."""
+        """What a run takes, its outputs included; None if it has no plan."""
         shape = self._planner.book.find(key)
         if shape is None or shape.tape is None:
             return None
@@ -184,8 +184,8 @@ class Chunks:
 
     def _refuse(self, learned: Learned, dims: Mapping[str, int], output_bytes: int) -> None:
         """Raise BudgetExceeded if even the smallest part takes too much."""
-        least = min(learned.peaks)
-        needed = learned.peaks[least] + output_bytes
+        least, peak = min(learned.peaks.items())
+        needed = peak + output_bytes
         if needed > self.budget and self.strict:
             at_once = format_count(least, "row")
             raise BudgetExceeded(
@@ -243,6 +243,5 @@ class Chunks:
         if shape is None or shape.tape is None:
             learned.uneven = True
             return
-        learned.peaks[part.rows] = shape.placement.peak
-        if not shape.predicted:
-            learned.traces[part.rows] = Trace.recorded(shape.tape.trace)
+        trace = None if shape.predicted else Trace.recorded(shape.tape.trace)
+        learned.took(part.rows, shape.placement.peak, trace)

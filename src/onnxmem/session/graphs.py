@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.session.packed_graphs import TiledGraph
-from onnxmem.session.planned.planner import shapes_of
+from onnxmem.session.planned.run_key import shapes_of
 
 if TYPE_CHECKING:
     from onnxmem.session.session import InferenceSession
@@ -59,14 +59,14 @@ class Graphs:
             if graph is not owner.graph:
                 if self._in_use:
                     return self._other(owner, graph)
-                owner.load_graph(graph)
+                owner._load_graph(graph)
             self._in_use = True
             return owner
 
     def _other(self, owner: InferenceSession, graph: TiledGraph | None) -> InferenceSession:
         key = None if graph is None else graph.model
         if key not in self._others:
-            self._others[key] = owner.beside(graph)
+            self._others[key] = owner._beside(graph)
         return self._others[key]
 
 

@@ -38,8 +38,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """onnxruntime's session: the same arguments, methods and outputs, made from a model or from a package's folder.
 
     It runs inside a plan: the first run of each combination of input shapes records what the model asks for, its
-    placement is solved, and later runs happen at those places in one arena. Where that cannot be, it runs as stock (a
-    package in its own mode), warns once, and `memory.reason` says why. `mode` asks for another way to load and run.
+    placement is solved, and later runs happen at those places in one arena; in later processes (`keep_plans`), all of
+    them do. Where that cannot be, it runs as stock (a package in its own mode), warns once, and `memory.reason` says
+    why. `mode` asks for another way to load and run.
 
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
@@ -71,6 +72,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         huge_pages: bool | None = None,
         sharing: bool | None = None,
         budget: int | str | None = None,
+        keep_plans: bool | None = None,
         debug: bool | None = None,
         **kwargs: Any,
     ) -> None:
@@ -187,7 +189,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _set_providers(self, providers: Any, provider_options: Any) -> None:
         if self.graph is not None:
             self._how = (providers, provider_options, self._how[2])
-            self.load_graph(self.graph)
+            self._load_graph(self.graph)
             return
         with self._prepared(providers, from_bytes=False):
             super().set_providers(providers, provider_options)
@@ -242,13 +244,13 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     # How it is made.
 
-    def load_graph(self, graph: TiledGraph | None) -> None:
+    def _load_graph(self, graph: TiledGraph | None) -> None:
         """Load another graph of the package in the place of the one that is loaded."""
         assert self.package is not None
         self._sess = None  # before the other one is there
         self._load(self.package.model, graph)
 
-    def beside(self, graph: TiledGraph | None) -> InferenceSession:
+    def _beside(self, graph: TiledGraph | None) -> InferenceSession:
         """Another session, of another graph of the package, in the same arena."""
         assert self.package is not None
         other = copy(self)
@@ -284,7 +286,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 self._settings, self._config = {**self._settings, **part.options}, {**self._config, **part.config}
             if self._to_be_planned and (self._plans is None or graph is not None):
                 self._plans = part.plans()
-        self._source = _look_at(self._model) if self._to_be_planned and self._planning.sharing is not False else None
+        self._source, self._content = _look_at(self._model, self._planning) if self._to_be_planned else (None, "")
+        providers, provider_options, _ = self._how
+        if provider_options or any(not isinstance(provider, str) for provider in providers or ()):
+            self._content = ""  # nobody knows what those change
 
     @contextmanager
     def _prepared(self, providers: Any, *, from_bytes: bool) -> Iterator[None]:
@@ -331,17 +336,21 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
         try:
-            from onnxmem.session.planned import planner as planned  # noqa: PLC0415
+            from onnxmem.session.planned import made  # noqa: PLC0415
+            from onnxmem.session.planned.planner import Planner  # noqa: PLC0415
 
             with applied(self._options, self._settings, {}):
-                self._unplanned = planned.why_unplannable(self._options, providers)
-                sharer = planned.sharer_of(self._options, self._source)
+                self._unplanned = made.why_unplannable(self._options, providers)
+                sharer = made.sharer_of(self._options, self._source) if self._planning.sharing is not False else None
+                known = self._content, self._config, self._source
+                kept = made.kept_plans(self._options, *known, sharing=sharer is not None)
             if not self._unplanned:
                 # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
                 level = self._settings.get("graph_optimization_level")
                 packaged = self.package is not None and level == "ORT_DISABLE_ALL"
-                planner = planned.Planner(replace(self._planning, plans=self._plans), sharer, packaged=packaged)
-                while_made.enter_context(planned.made_for_plans(self._options, planner))
+                planning = replace(self._planning, plans=self._plans)
+                planner = Planner(planning, sharer, packaged=packaged, kept=kept)
+                while_made.enter_context(made.made_for_plans(self._options, planner))
                 return planner
         except ImportError as error:
             self._unplanned = f"the planner cannot be imported: {error}"
@@ -354,7 +363,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         return None
 
 
-def _look_at(model: str | bytes | os.PathLike[str]) -> Source:
+def _look_at(model: str | bytes | os.PathLike[str], planning: PlanningOptions) -> tuple[Source | None, str]:
+    """What is certain about a model; and a name for its content, if its plans are kept."""
+    if planning.sharing is False and not planning.keeps:
+        return None, ""
     from onnxmem.session.planned.source import look_at  # noqa: PLC0415  only planned sessions ask
 
-    return look_at(model)
+    source = look_at(model)
+    if not (planning.keeps and source.own_operators):
+        return source, ""
+    from onnxmem.session.planned.identity import content_of  # noqa: PLC0415
+
+    return source, content_of(model)

@@ -51,6 +51,13 @@ def test_counts_and_sizes() -> None:
         parse.parse_counts("1,a")
 
 
+def test_parts() -> None:
+    assert parse.parse_part("10%") == parse.parse_part("0.1") == 0.1 and parse.parse_part(None) is None
+    for wrong in ("much", "-1%", "nan", "inf"):
+        with pytest.raises(UsageError, match="no part of anything"):
+            parse.parse_part(wrong)
+
+
 def test_modules_of_this_folder_are_found_but_hide_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != ""])

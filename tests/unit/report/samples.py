@@ -156,7 +156,20 @@ def package(name: str = "model.onnx") -> dict[str, Any]:
             "cpu": {"machine": "x86_64"}, "files": [{"name": name, "bytes": MIB}], "folder": name, "bytes": 3 * MIB,
             "weights": {"raw_bytes": 2 * MIB, "packed_bytes": MIB, "inline_bytes": 0}, "notes": [name], "order": None,
             "verified": {"reference": name, "inputs": {name: {"shape": [1, 3]}}}, "source": {"path": name, "files": []},
-            "plans": [{"inputs": {name: [1, 3]}, "peak_bytes": 2 * MIB, "lower_bound_bytes": MIB}]}  # fmt: skip
+            "plans": [{"inputs": {name: [1, 3]}, "peak_bytes": 2 * MIB, "lower_bound_bytes": MIB}],
+            "reduced": [{"inputs": {name: [1, 3]}, "before_bytes": 40 * MIB, "after_bytes": 10 * MIB,
+                         "output_bytes": MIB, "parts": [
+                             {"part": name, "gave_bytes": 10 * MIB, "nodes": 0, "extra_work": 0.0},
+                             {"part": "stripes: 8 of 12 nodes, 4 of 3 nodes", "gave_bytes": 20 * MIB, "nodes": 93,
+                              "extra_work": 0.02}]}]}  # fmt: skip
+
+
+def tiling() -> dict[str, Any]:
+    """What tiles would give."""
+    part = {"kind": "stripes", "pieces": 8, "nodes": 12, "first": "conv_in", "last": "conv_out", "extra_work": 0.02,
+            "before_bytes": 40 * MIB, "after_bytes": 10 * MIB}  # fmt: skip
+    return {"before_bytes": 40 * MIB, "after_bytes": 10 * MIB, "ratio": 0.25, "nodes_before": 56, "nodes": 149,
+            "extra_work": 0.02, "parts": [part]}  # fmt: skip
 
 
 def convert(name: str = "model.onnx") -> dict[str, Any]:

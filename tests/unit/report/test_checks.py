@@ -54,6 +54,8 @@ def test_trends_do_not_make_mountains_of_noise() -> None:
 
 def test_narrow_terminals() -> None:
     for width in (60, 80):
-        for document in (samples.check(), samples.history(), checking(checked()).document()):
+        tiled = {**samples.plan(), "tiling": samples.tiling()}
+        documents = (samples.check(), samples.history(), checking(checked()).document(), samples.package(), tiled)
+        for document in documents:
             text = render_terminal(make_report([document]), width=width)
             assert max(map(len, text.splitlines())) <= width

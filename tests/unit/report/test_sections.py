@@ -206,3 +206,27 @@ def test_growth_that_depends_on_luck_is_said_with_its_range() -> None:
 
     assert "about 20.0 MiB, but anything from 2.0 MiB to 24.0 MiB" in notes(2)
     assert "anything" not in notes(22)
+
+
+def test_a_package_says_what_each_part_gave_and_cost() -> None:
+    (section,) = make_report([samples.package()]).sections
+    assert section.facts[0].label == "runs need" and section.facts[0].cell.text == "10.0 MiB"
+    assert "instead of 40.0 MiB, 0.25×" in section.facts[0].about
+    table = section.tables[0]
+    assert table.columns == ("part", "gave", "cost")
+    assert [[cell.text for cell in row[1:]] for row in table.rows] == [
+        ["40.0 MiB", ""],
+        ["10.0 MiB less", "nothing"],
+        ["20.0 MiB less", "93 more nodes, 2.0% more work"],
+        ["10.0 MiB", ""],
+    ]
+
+
+def test_plans_and_estimates_say_what_tiles_give() -> None:
+    for sample in (samples.plan, samples.estimate):
+        (section,) = make_report([{**sample(), "tiling": samples.tiling()}]).sections
+        fact = next(fact for fact in section.facts if fact.label == "alive at once, tiled")
+        assert fact.cell.text == "10.0 MiB"
+        assert fact.about == "0.25× of 40.0 MiB; 56 → 149 nodes, 2.0% more work"
+        table = next(table for table in section.tables if table.title == "In pieces")
+        assert [cell.text for cell in table.rows[0]] == ["8 stripes", "12", "conv_in", "conv_out", "30.0 MiB", "2.0%"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,16 @@ def test_what_fits_is_not_split() -> None:
     assert same(limited.run(None, fed), session(proto).run(None, fed))
     limited.run(None, fed)
     assert limited.memory.batches[0].runs == 1  # the first, which was to find out
+
+
+def test_a_plan_for_all_rows_is_followed_only_if_it_fits() -> None:
+    proto, fed = wide()
+    plain = budgeted(proto, None)
+    plain.run(None, fed)
+    for budget, parts in (("1MiB", 1), ("64MiB", 0)):
+        limited = budgeted(proto, budget, plans=plain.export_plans())
+        assert same(limited.run(None, fed), session(proto).run(None, fed))
+        assert len(limited.memory.batches) == parts
 
 
 def wide(rows: int = 12) -> tuple[ModelProto, dict[str, Any]]:
@@ -189,6 +200,24 @@ def test_a_session_that_is_made_again_keeps_its_budget() -> None:
     limited.set_providers(["CPUExecutionProvider"])
     assert same(limited.run(None, fed), session(proto).run(None, fed))
     assert limited.memory.batches
+
+
+def test_threads_run_batches_at_once() -> None:
+    proto, limited, reference = wide()[0], budgeted(wide()[0], "2MiB"), session(wide()[0])
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        for rows in np.random.default_rng(seed).integers(1, 40, 12):
+            fed = feeds(proto, seed=seed, n=int(rows))
+            if not same(limited.run(None, fed), reference.run(None, fed)):
+                wrong.append(int(rows))
+
+    threads = [threading.Thread(target=work, args=[seed]) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and limited.memory.batches
 
 
 @settings(max_examples=25, deadline=None)

@@ -13,7 +13,10 @@ from onnxmem.session.planned.trace import Trace
 
 @dataclass
 class Learned:
-    """What is known of runs that differ in nothing but the number of rows."""
+    """What is known of runs that differ in nothing but the number of rows.
+
+    Several threads use it at once: what is iterated over is replaced as a whole, never changed.
+    """
 
     traces: dict[int, Trace] = field(default_factory=dict)
     """What was recorded."""
@@ -23,6 +26,12 @@ class Learned:
     """Whether so many rows at once give the same bits as so many."""
     uneven: bool = False
     """Whether a run asked for something else than followed from others."""
+
+    def took(self, rows: int, peak: int, trace: Trace | None = None) -> None:
+        """A plan for so many rows takes that; with a trace, if it was recorded."""
+        self.peaks = {**self.peaks, rows: peak}
+        if trace is not None:
+            self.traces = {**self.traces, rows: trace}
 
     def trace(self, rows: int) -> Trace | None:
         """What so many rows will ask for; None if that does not follow from others."""
@@ -39,11 +48,10 @@ class Learned:
     def at_most(self, rows: int) -> int:
         """What a plan for so many rows takes at the most: no buffer grows faster than the rows do."""
         if rows not in self.peaks and (trace := self.trace(rows)) is not None:
-            self.peaks[rows] = place(trace).peak
-        if rows in self.peaks:
-            return self.peaks[rows]
-        few = max((each for each in self.peaks if each < rows), default=rows)
-        return -(-self.peaks.get(few, self.peaks[min(self.peaks)]) * rows // few)
+            self.took(rows, place(trace).peak)
+        peaks = self.peaks
+        few = max((each for each in peaks if each <= rows), default=rows)
+        return -(-peaks.get(few, peaks[min(peaks)]) * rows // few)
 
     def most(self, least: int, rows: int, room: int) -> int:
         """How many rows at once, at the least and at the most, take no more than that."""

@@ -1,0 +1,32 @@
+"""The order of a graph that was made for fixed shapes is that of the graph it was made from."""
+
+from __future__ import annotations
+
+from onnx import ModelProto, TensorProto, helper
+
+from onnxmem.packing.tiling import sort_like
+
+
+def model(*nodes: tuple[str, str]) -> ModelProto:
+    """Nodes that each read one thing and make another."""
+    made = [helper.make_node("Relu", [read], [write], name=write) for read, write in nodes]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    return helper.make_model(helper.make_graph(made, "g", [ends[0]], [ends[1]]))
+
+
+def names(proto: ModelProto) -> list[str]:
+    return [node.name for node in proto.graph.node]
+
+
+def test_nodes_stand_as_they_did() -> None:
+    own = model(("x", "a"), ("x", "b"), ("a", "c"), ("b", "d"), ("c", "y"))
+    fixed = model(("x", "b"), ("b", "d"), ("x", "a"), ("a", "c"), ("c", "y"))
+    sort_like(fixed, own)
+    assert names(fixed) == names(own)
+
+
+def test_new_nodes_stand_before_those_that_read_them() -> None:
+    own = model(("x", "a"), ("a", "b"), ("b", "y"))
+    fixed = model(("x", "a"), ("a", "new"), ("new", "b"), ("b", "y"))
+    sort_like(fixed, own)
+    assert names(fixed) == ["a", "new", "b", "y"]
