@@ -13,11 +13,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxmem import InferenceSession, measure, pack, repack, verify_package
 from onnxmem.errors import UsageError
 from onnxmem.packing.packed import Packed
+from onnxmem.rewriting.rewriting import Rewriting, apply
 from onnxmem.session.package import WEIGHTS
 from tests.integration.commands import typed
 
@@ -122,6 +123,26 @@ def test_a_package_made_again_is_tiled_again(tiled: Packed, monkeypatch: pytest.
     repack(tiled.folder, tile=False)
     assert (asked["tile"], asked["budget"]) == (False, None)
     verify_package(tiled.folder)
+
+
+def test_a_graph_that_computes_something_else_is_left_out(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoiled(proto: ModelProto, rewriting: Rewriting) -> ModelProto:
+        changed = apply(proto, rewriting)
+        for node in changed.graph.node:
+            kept = [attribute for attribute in node.attribute if attribute.name != "activation"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        return changed
+
+    monkeypatch.setattr("onnxmem.packing.tiling.apply", spoiled)
+    package = pack(source, tmp_path / "p", tile=True, shapes={"x": SHAPE}, order=ORDER)
+    assert package.manifest.tiled == ()
+    assert "left out: its outputs are not the model's, bit for bit" in package.manifest.notes[-1]
+    assert sorted(path.name for path in package.package.files) == ["model.onnx", "plans.json", WEIGHTS]
+    assert package.manifest.reduced[0].after_bytes == package.manifest.plans[0].peak_bytes
+    verify_package(package.folder)
 
 
 def test_a_budget_is_met_with_the_least_that_does(tiled: Packed, source: Path, tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from onnxmem.errors import BudgetExceeded, ModelError
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.feeds import Array, Feeds
 from onnxmem.measurement.measure import with_hint
-from onnxmem.measurement.protocol import Task
+from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.trial import run_trial
 from onnxmem.measurement.verdict import Verdict
-from onnxmem.packing.outputs import outputs_of
+from onnxmem.packing.outputs import Outputs, outputs_of
 from onnxmem.packing.recording import LoadSettings
 from onnxmem.packing.request import PackRequest
 from onnxmem.packing.tiling import Tiled, remove, shapes_text
@@ -80,8 +80,7 @@ def check_tiled(
                 outputs=expected.declared_outputs,
             )
             write(manifest)
-            found = outputs_of(folder, feeds, mode=None, timeout=request.deadline.left)
-        why = "its outputs are not the model's, bit for bit" if found.digests != expected.digests else found.unplanned
+            why = _difference(request, folder, feeds, expected)
         if why:
             why = f"what was done for {shapes} is left out: {why}"
             remove(each, folder)
@@ -95,6 +94,15 @@ def check_tiled(
         reduced=tuple(each.reduced for each in kept),
         notes=(*manifest.notes, *dict.fromkeys(each.note for each in kept if each.note)),
     )
+
+
+def _difference(request: PackRequest, folder: Path, feeds: Sequence[SavedFeeds], expected: Outputs) -> str:
+    """Why sessions of the package are not what was expected; empty if they are."""
+    try:
+        found = outputs_of(folder, feeds, mode=None, timeout=request.deadline.left)
+    except ModelError as error:
+        return str(error)
+    return "its outputs are not the model's, bit for bit" if found.digests != expected.digests else found.unplanned
 
 
 def _several(request: PackRequest, reduced: Reduced) -> list[Feeds]:

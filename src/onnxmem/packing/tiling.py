@@ -144,21 +144,25 @@ def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiled:
         return split
     path = job.model.with_name(f"tiled-{number}.onnx")
     job.on_stage(f"searching tiles for {shapes_text(planned.inputs)}")
-    proto = _fixed(job, planned.inputs, path)
-    best: Tiled | None = None
-    for rewriting in _rewritings(job, planned, path):
-        _write(apply(proto, rewriting), path)
-        candidate = _recorded(job, path, free, planned, rewriting)
-        if budget is not None and _needed(candidate.reduced) <= budget:
-            return candidate
-        if best is None or candidate.reduced.after_bytes < best.reduced.after_bytes:
-            best = candidate
+    best, failure = None, ""
+    try:
+        proto = _fixed(job, planned.inputs, path)
+        for rewriting in _rewritings(job, planned, path):
+            _write(apply(proto, rewriting), path)
+            candidate = _recorded(job, path, free, planned, rewriting)
+            if budget is not None and _needed(candidate.reduced) <= budget:
+                return candidate
+            if best is None or candidate.reduced.after_bytes < best.reduced.after_bytes:
+                best = candidate
+    except ModelError as error:
+        # A package is worth having without tiles, too.
+        best, failure = None, f"its tiled graph does not run ({error})"
     if budget is not None:
         raise _refusal(budget, best or untiled)
-    note = _why_not(best, planned.peak)
+    note = failure or _why_not(best, planned.peak)
     if note:
-        remove(best or untiled, job.model.parent)
-        path.unlink(missing_ok=True)
+        for file in (path, _plan_file(path)):
+            file.unlink(missing_ok=True)
         return untiled.without(f"{note} for {shapes_text(planned.inputs)}: it is not tiled")
     assert best is not None
     return best
@@ -251,7 +255,7 @@ def _recorded(job: TileJob, path: Path, free: Reduced, planned: Planned, rewriti
         saved = [feeds.save(folder, f"run-{number}-") for number, feeds in enumerate(planned.feeds)]
         seconds, timeout = min(_PLAN_SECONDS, job.deadline.left), job.deadline.left
         plan = record_plan(path, job.keep, saved, seconds=seconds, timeout=timeout)
-    file = path.with_name(f"{path.stem}-plan.json")
+    file = _plan_file(path)
     file.write_text(json.dumps([plan]))
     taken = plan.get("sharing", plan)
     graph = TiledGraph(
@@ -266,6 +270,10 @@ def _recorded(job: TileJob, path: Path, free: Reduced, planned: Planned, rewriti
     )
     parts = (*free.parts, *_tile_parts(rewriting, planned.peak - taken["peak_bytes"]))
     return Tiled(free=free, graph=graph, reduced=replace(free, after_bytes=taken["peak_bytes"], parts=parts))
+
+
+def _plan_file(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-plan.json")
 
 
 def _free_parts(job: TileJob, planned: Planned) -> tuple[ReducedPart, ...]:
