@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from onnxmem import zoo
-from tests.browser.conftest import WAIT, Dashboard, dashboard
+from tests.browser.conftest import WAIT, Dashboard, dashboard, settled
 from tests.unit.report import samples
 
 
@@ -65,6 +65,7 @@ def test_workers_predicted_and_measured(app: Dashboard) -> None:
         # One group of one worker, in two modes: what it is about is quick.
         for name in ("Workers at once", "Workers at once", "Modes"):
             page.get_by_role("combobox", name=name).press("Backspace")
+        settled(page)
         press(page, "Measure workers")
         page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
         page.get_by_text("Memory of 1 worker").wait_for(timeout=2 * WAIT)
@@ -74,6 +75,7 @@ def test_workers_predicted_and_measured(app: Dashboard) -> None:
 def test_compare_modes_and_say_that_the_answers_are_the_same(app: Dashboard) -> None:
     with app.tab("Compare") as page:
         page.get_by_role("spinbutton", name="Processes for each candidate").fill("1")
+        settled(page)
         press(page, "Compare")
         page.get_by_text("The answers are the same").wait_for(timeout=2 * WAIT)
         page.get_by_text("All figures, medians").wait_for(timeout=WAIT)

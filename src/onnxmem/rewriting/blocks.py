@@ -23,6 +23,8 @@ from onnxmem.rewriting.stripes import Members, Region, Span, plan
 
 BLOCKS = -1
 """In place of the seed of a span: its axis is no dimension of images."""
+_ROWS = 64
+"""Products of fewer rows take longer; up to eight blocks may be smaller."""
 _THREADS = (1, 2, 4, 8, 16, 64)
 """A rewritten model is run with any number of threads."""
 
@@ -41,10 +43,11 @@ class Grown:
     _exact: dict[int, bool] = field(default_factory=dict, repr=False)
 
     def exact(self, pieces: int) -> bool:
-        """Whether so many blocks are large enough to give the same bits."""
+        """Whether so many blocks are large enough to give the same bits, and to be worth their while."""
         if pieces not in self._exact:
             sizes = {self.unit // pieces, -(-self.unit // pieces)}
-            self._exact[pieces] = pieces <= self.unit and all(
+            enough = self.unit // pieces >= max(1, min(_ROWS, self.unit // 8))
+            self._exact[pieces] = enough and all(
                 _same(each, size, self.unit) for each in self.conditions for size in sizes
             )
         return self._exact[pieces]

@@ -23,7 +23,8 @@ from onnxmem.rewriting.stripes import Span, multiplications
 PIECES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 _TRIED = (2, 3, 4, 6, 8, 16, 32)
 """Of these there are estimates."""
-_LONGEST = 96
+_LONGEST, _STEPS = 96, 300_000
+"""Intervals are no longer than this, and shorter in graphs so large that there would be more steps than these."""
 _NEVER_BELOW = 0.1
 """Intervals in which nothing more than this fraction of the peak is alive are left alone."""
 # Nodes that would have to run before the stripes; more are no region any more.
@@ -209,7 +210,7 @@ class _Walk:
 
 def candidates(profile: Profile, axes: Axes, extra: float, most: int) -> Iterator[Candidate]:
     """Intervals that can be computed in stripes with at most this many multiplications more, and come to less."""
-    high = 0
+    high, longest = 0, min(_LONGEST, _STEPS // (len(_TRIED) * max(len(axes.nodes), 1)) + 1)
     for last, local in enumerate(axes.nodes):
         if profile.live[last] > _NEVER_BELOW * most:
             high = last
@@ -217,7 +218,7 @@ def candidates(profile: Profile, axes: Axes, extra: float, most: int) -> Iterato
             continue
         for pieces in _TRIED:
             walk, helps = _Walk(profile, axes, last, pieces), False
-            for first in range(last, max(-1, last - _LONGEST), -1):
+            for first in range(last, max(-1, last - longest), -1):
                 begins = walk.grow(first)
                 if begins is None or walk.extra > extra:
                     break

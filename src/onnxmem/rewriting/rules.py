@@ -37,14 +37,26 @@ RULES: Mapping[tuple[str, str], Rule] = {
 }
 
 
+# Kernels of other types add up in other ways; that they only move elements is true of any type.
+_PROVEN = ("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
 def local(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:
     """How the node's outputs can be computed in parts along this axis; None if that is not proven to be exact."""
     rule = RULES.get((node.domain, node.op_type))
-    if rule is None or node.captured or not node.outputs or not node.inputs or not node.inputs[0]:
+    if rule is None or node.captured or not node.inputs or not node.inputs[0]:
         return None
-    lengths = {
-        shape[axis] if axis < len(shape) else 0 for shape in map(graph.shape, filter(None, node.outputs)) if shape
-    }
+    outputs = [graph.tensors.get(name) for name in node.outputs if name]
+    lengths = {tensor.shape[axis] if tensor and axis < len(tensor.shape) else 0 for tensor in outputs}
     if len(lengths) != 1 or min(lengths) < 2:
         return None
-    return rule(node, graph, axis)
+    types = {tensor.dtype for name in node.inputs[:1] if (tensor := graph.tensors.get(name))}
+    types |= {tensor.dtype for tensor in outputs if tensor}
+    if rule.__module__ != layout.__name__ and not types.issubset(_PROVEN):
+        return None
+    found = rule(node, graph, axis)
+    if found is None or any(
+        w and name not in graph.tensors for w, name in zip(found.windows, node.inputs, strict=True)
+    ):
+        return None
+    return found

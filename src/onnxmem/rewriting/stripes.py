@@ -6,7 +6,7 @@ compute the rim between them twice, so that none waits for another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -102,7 +102,9 @@ def members_of(graph: StaticGraph, axes: Axes, first: int, last: int, *, sunk: b
                 outputs.append(name)
                 rows = graph.tensors[name].shape[axes.of[name]]
                 length = min(length or rows, rows)
-    if not outputs or any(not graph.readers.get(n) and n not in graph.outputs for n in _made(graph, inside)):
+    made = {name for place in inside for name in graph.nodes[place].outputs if name}
+    unread = any(not graph.readers.get(name) and name not in graph.outputs for name in made)
+    if not outputs or unread or any(name in made for place in inside for name in _whole(graph, axes, place)):
         return None
     return (
         Members((), inside, moved, tuple(outputs), length)
@@ -111,8 +113,11 @@ def members_of(graph: StaticGraph, axes: Axes, first: int, last: int, *, sunk: b
     )
 
 
-def _made(graph: StaticGraph, places: Iterable[int]) -> list[str]:
-    return [name for place in places for name in graph.nodes[place].outputs if name]
+def _whole(graph: StaticGraph, axes: Axes, place: int) -> list[str]:
+    """What a node of a stripe reads all of: that must not be in stripes itself."""
+    node, local = graph.nodes[place], axes.nodes[place]
+    windows = () if local is None else local.windows
+    return [name for name, window in zip(node.inputs, windows, strict=True) if window is None and name]
 
 
 def plan(graph: StaticGraph, axes: Axes, span: Span, members: Members) -> Region | None:

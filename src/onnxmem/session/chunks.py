@@ -51,7 +51,10 @@ def batch_of(model: str | bytes | os.PathLike[str], *, packed: bool) -> Batch | 
     from onnxmem.process.child import run_child  # noqa: PLC0415
 
     # In a process of its own: what parses models would stay in this one's memory.
-    ended = run_child("onnxmem.rewriting.proof", Look(Path(model).absolute(), packed))
+    try:
+        ended = run_child("onnxmem.rewriting.proof", Look(Path(model).absolute(), packed))
+    except OSError as error:
+        return Unknown(f"no process can be started to look at the model: {error.strerror}")
     if ended.code:
         return Unknown(ended.last_line)
     found = ended.read(Looked)

@@ -7,6 +7,7 @@ same, by running them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +22,10 @@ from onnxmem.model.model import Model
 from onnxmem.rewriting.axes import Axes, follow
 from onnxmem.rewriting.elementwise import BROADCASTING, UNARY
 from onnxmem.rewriting.emit import write
-from onnxmem.rewriting.local import Rows
+from onnxmem.rewriting.local import Local, Rows, Window
 from onnxmem.rewriting.rewriting import Rewriting, apply
 from onnxmem.rewriting.rules import RULES, local
-from onnxmem.rewriting.static import StaticGraph, static_graph
+from onnxmem.rewriting.static import StaticGraph, StaticNode, static_graph
 from onnxmem.rewriting.stripes import Span, members_of, plan
 from tests.unit.rewriting.models import Array, load, optimized, run
 
@@ -65,6 +66,7 @@ def model(op_type: str, weights: Sequence[Array | None], shape: Sequence[int] = 
 CONV = weight(16, 16, 3, 3)
 CASES: dict[str, ModelProto] = {
     "conv": model("Conv", [CONV], pads=[1, 1, 1, 1]),
+    "exponents": model("Exp", []),
     "strided": model("Conv", [CONV], pads=[0, 2, 1, 0], strides=[2, 2]),
     "dilated": model("Conv", [weight(16, 16, 3, 2)], pads=[2, 1, 2, 1], dilations=[2, 1]),
     "depthwise": model("Conv", [weight(16, 1, 5, 3), weight(16)], group=16, pads=[2, 1, 2, 1]),
@@ -205,6 +207,32 @@ def test_what_is_not_proven_is_left_alone(case: str, tmp_path: Path) -> None:
     path.write_bytes(proto.SerializeToString())
     graph = static_graph(Model.open(path), {}, optimized=False)
     assert local(graph.nodes[0], graph, 2) is None
+
+
+def test_only_types_whose_kernels_were_asked_are_computed_in_parts() -> None:
+    for case, allowed in (("largest of plain", False), ("exponents", False), ("axes exchanged", True)):
+        _, graph = prepared(case)
+        double = {name: tensor._replace(dtype="float64") for name, tensor in graph.tensors.items()}
+        (node,) = graph.nodes
+        assert local(node, graph, 2) is not None
+        assert (local(node, replace(graph, tensors=double), 2) is not None) == allowed
+
+
+def test_a_tensor_of_unknown_size_is_not_cut() -> None:
+    _, graph = prepared("one for each row")
+    known = {name: tensor for name, tensor in graph.tensors.items() if name != "x"}
+    assert local(graph.nodes[0], replace(graph, tensors=known), 2) is None
+
+
+def test_what_is_read_whole_is_not_made_in_stripes() -> None:
+    _, graph = prepared("exponents")
+    again = StaticNode("Mul", "", ("x", "y0"), ("z",), origin="z")
+    tensors = {**graph.tensors, "z": graph.tensors["x"]}
+    graph = replace(graph, nodes=(*graph.nodes, again), tensors=tensors, outputs=("z",))
+    part, whole = Local(2, (Window(2),)), Local(2, (Window(2), None))
+    axes = Axes(2, {"x": 2, "y0": 2, "z": 2}, (part, whole))
+    assert members_of(graph, axes, 0, 1, sunk=False) is None
+    assert members_of(graph, axes, 1, 1, sunk=False) is not None
 
 
 def test_every_rule_is_tried() -> None:
