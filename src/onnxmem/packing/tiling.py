@@ -56,6 +56,7 @@ _SHORTFALLS = 3
 _LISTED = 3
 # A budget in bytes alive is met with so much room at first, because places are not always perfect.
 _MARGIN = 0.98
+_APPROACH = (0.85, 0.97)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +239,13 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
                 break
             yield found
             goal = int(goal * _MARGIN)  # its plan takes more than what is alive at once
-    if least is not None and least.parts:
-        yield least
+    if least is None or not least.parts:
+        return
+    # Of what is out of reach, nodes count as well as bytes; within reach only bytes do. So the least is approached.
+    for step in _APPROACH:
+        while (found := _searched(job, graph, allowed, int(least.after * step))).after < least.after:
+            least = found
+    yield least
 
 
 def _searched(job: TileJob, graph: StaticGraph, extra_work: float, goal: int | None) -> Rewriting:
