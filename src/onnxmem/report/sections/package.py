@@ -90,11 +90,10 @@ def _notes(document: Document) -> list[str]:
     notes = [
         f"Made for ONNX Runtime {words(document['onnxruntime'], 20)} and {cpu} CPUs with the features of this one."
     ]
-    if order and order.get("bound_bytes") != order.get("default_bound_bytes"):
+    if order:
         bound, before = known(order, "bound_bytes"), known(order, "default_bound_bytes")
-        notes.append(
-            f"Its nodes run in the order '{words(order['name'], 40)}': a run needs at least {bound}, not {before}."
-        )
+        instead = f", not {before}" * (bound != before)
+        notes.append(f"Its nodes run in the order '{words(order['name'], 40)}': a run needs at least {bound}{instead}.")
     notes.append(f"Trade-off: {mode.costs}. Avoid if {mode.avoid}.")
     source = document.get("source") or {}
     files = format_count(len(source.get("files") or ()), "file")
