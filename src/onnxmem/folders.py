@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from onnxmem.errors import UsageError
+from onnxmem.user_cache import user_cache
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 # Nobody else names a folder like this: what is not locked is removed.
@@ -26,8 +27,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def cache_folder() -> Path:
-    """Where this user's programs keep what they could find out again; it may not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxmem"
+    """`user_cache` as a path."""
+    return Path(user_cache())
 
 
 @contextmanager

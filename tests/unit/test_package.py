@@ -16,7 +16,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 # Each room may import from those before it, and from itself; late imports count like any other.
 LAYERS = [
     {"errors", "unknown", "_native"},
-    {"units", "deadline"},
+    {"units", "deadline", "user_cache"},
     {"files", "folders", "documents", "progress", "shown"},
     {"process"},
     {"environment"},

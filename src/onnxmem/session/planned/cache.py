@@ -11,6 +11,8 @@ import stat
 from contextlib import suppress
 from functools import cache
 
+from onnxmem.user_cache import user_cache
+
 try:
     from _blake2 import blake2b  # hashlib brings OpenSSL along
 except ImportError:
@@ -21,11 +23,6 @@ _LARGEST = 4 << 20
 _MOST_BYTES, _MOST_FILES = 64 << 20, 2000
 _UNFINISHED = ".tmp-"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-
-def folder() -> str:
-    """Where the files are."""
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "onnxmem")  # noqa: PTH118, PTH111
 
 
 def digest(*parts: object) -> str:
@@ -40,7 +37,7 @@ def read(name: str) -> bytes:
     """
     with suppress(OSError, ValueError):
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(f"{folder()}/{name}", flags)
+        descriptor = os.open(f"{user_cache()}/{name}", flags)
         try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & _OTHERS_MAY_WRITE:
@@ -59,7 +56,7 @@ def read(name: str) -> bytes:
 
 def write(name: str, content: bytes) -> None:
     """Keep it, whole or not at all."""
-    path = f"{folder()}/{name}"
+    path = f"{user_cache()}/{name}"
     parent = os.path.dirname(path)  # noqa: PTH120
     if len(content) > _LARGEST // 2:
         return
@@ -78,14 +75,14 @@ def write(name: str, content: bytes) -> None:
         finally:
             with suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108  already gone, if all went well
-        if parent != folder():
+        if parent != user_cache():
             _make_room(parent)
 
 
 def remove(name: str) -> None:
     """Forget what is under this name."""
     with suppress(OSError):
-        os.unlink(f"{folder()}/{name}")  # noqa: PTH108
+        os.unlink(f"{user_cache()}/{name}")  # noqa: PTH108
 
 
 def _check(name: str, content: bytes) -> bytes:
