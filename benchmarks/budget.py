@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.fresh_process import ask
 from benchmarks.planned import FROM, RUNS, SECONDS, digest, feeds_for, keys, locate, mean, open_session, settle, status
 from onnxmem.errors import BudgetExceeded, OnnxmemError
 from onnxmem.packing.pack import pack
@@ -111,16 +112,6 @@ def latency(feeds: str, paths: list[str]) -> dict[str, Any]:
     return {f"{mode}_latency_ratio": medians[mode] / medians["stock"] for mode in MODES[1:]}
 
 
-def child(*arguments: str) -> dict[str, Any]:
-    """What a fresh process says."""
-    command = [sys.executable, "-m", "benchmarks.budget", "--child", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-    if run.returncode != 0:
-        raise RuntimeError(f"{' '.join(arguments)}: exit {run.returncode}: {run.stderr.strip()[-300:]}")
-    result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return result
-
-
 def saved_feeds(key: str, path: Path, folder: Path) -> Path:
     """The inputs that everything is measured with."""
     feeds = folder / f"{key.replace(':', '-')}.npz"
@@ -134,7 +125,7 @@ def compare(key: str, folder: Path, *, timed: bool) -> dict[str, Any] | None:
     if path.suffix == ".ort":
         return None
     feeds = saved_feeds(key, path, folder)
-    stock = child("growth", "stock", str(path), str(feeds))
+    stock = ask("budget", "growth", "stock", str(path), str(feeds))
     if stock["growth_bytes"] <= FROM:
         return None
     started = time.perf_counter()
@@ -145,12 +136,12 @@ def compare(key: str, folder: Path, *, timed: bool) -> dict[str, Any] | None:
     hashes = set(stock.pop("sha256"))
     row |= {f"stock_{name}": value for name, value in stock.items()}
     for mode, where in (("planned", path), ("tiled", packed.folder)):
-        found = child("growth", mode, str(where), str(feeds))
+        found = ask("budget", "growth", mode, str(where), str(feeds))
         hashes.update(found.pop("sha256"))
         row |= {f"{mode}_{name}": value for name, value in found.items()}
     row["identical"] = len(hashes) == 1
     if timed:
-        row |= child("latency", str(feeds), str(path), str(path), str(packed.folder))
+        row |= ask("budget", "latency", str(feeds), str(path), str(path), str(packed.folder))
     return row
 
 
@@ -158,7 +149,7 @@ def pairs(key: str, folder: Path) -> list[dict[str, Any]]:
     """Budgets of one model, each met under a limit or refused."""
     path = locate(key, folder)
     feeds = saved_feeds(key, path, folder)
-    expected = child("growth", "stock", str(path), str(feeds))["sha256"][0]
+    expected = ask("budget", "growth", "stock", str(path), str(feeds))["sha256"][0]
 
     def make(budget: int) -> Any:
         return pack(path, folder / "package", budget=budget, inputs=feeds, force=True)
@@ -172,7 +163,7 @@ def pairs(key: str, folder: Path) -> list[dict[str, Any]]:
         packed = make(budget)
         (reduced,) = packed.manifest.reduced
         row = {"model": key, "what": what, "budget_bytes": budget, "planned_bytes": reduced.after_bytes}
-        found = child("limited", str(packed.folder), str(feeds), str(budget))
+        found = ask("budget", "limited", str(packed.folder), str(feeds), str(budget))
         row |= {"growth_bytes": found["growth_bytes"], "identical": found["sha256"] == [expected]}
         row["met"] = reduced.after_bytes + reduced.output_bytes <= budget
         rows.append(row)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from benchmarks.fresh_process import ask
 from benchmarks.planned import digest, settle, status
 from onnxmem import zoo
 from onnxmem.units import format_bytes
@@ -96,13 +96,7 @@ def latency(name: str, path: str, threads: int, *budgets: int) -> dict[str, Any]
 
 def child(what: str, name: str, path: Path, threads: int, *budgets: int) -> dict[str, Any]:
     """What a fresh process says."""
-    arguments = [what, name, str(path), str(threads), *map(str, budgets)]
-    command = [sys.executable, "-m", "benchmarks.chunks", "--child", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-    if run.returncode != 0:
-        raise RuntimeError(f"{' '.join(arguments)}: exit {run.returncode}: {run.stderr.strip()[-300:]}")
-    result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return result
+    return ask("chunks", what, name, str(path), str(threads), *map(str, budgets))
 
 
 def compare(name: str, path: Path, threads: int, *, timed: bool) -> list[dict[str, Any]]:

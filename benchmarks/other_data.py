@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ import numpy as np
 from onnx import ModelProto, parser
 
 from benchmarks import planned
+from benchmarks.fresh_process import ask
 from onnxmem.packing.pack import pack
 
 RUNS = 24
@@ -170,12 +170,7 @@ def compare(name: str, folder: Path) -> dict[str, Any]:
 
 
 def child(name: str, path: Path, how: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.other_data", "--child", name, str(path), how]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if run.returncode != 0:
-        raise RuntimeError(f"{name}, {how}: exit {run.returncode}: {run.stderr.strip()[-300:]}")
-    result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return result
+    return ask("other_data", name, str(path), how)
 
 
 def line(row: dict[str, Any]) -> str:

@@ -19,7 +19,6 @@ import gc
 import hashlib
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -32,6 +31,7 @@ import numpy as np
 import onnxruntime as ort
 
 from benchmarks import real_models
+from benchmarks.fresh_process import ask
 from onnxmem import zoo
 from onnxmem.errors import OnnxmemError
 from onnxmem.packing.pack import pack
@@ -182,13 +182,9 @@ def pipeline(folder: Path) -> dict[str, Any]:
 
 def child(*arguments: str, cache: Path | None = None) -> dict[str, Any]:
     """What a fresh process says. With a cache folder, it finds there what others left, and leaves its own."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "ONNXMEM_KEEP_PLANS": "1"} if cache else None
-    command = [sys.executable, "-m", "benchmarks.planned", "--child", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=environment)
-    if run.returncode != 0:
-        raise RuntimeError(f"{' '.join(arguments)}: exit {run.returncode}: {run.stderr.strip()[-300:]}")
-    result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return result
+    return ask(
+        "planned", *arguments, settings={"XDG_CACHE_HOME": str(cache), "ONNXMEM_KEEP_PLANS": "1"} if cache else {}
+    )
 
 
 def packed(key: str, path: Path, folder: Path) -> Path | None:
