@@ -12,14 +12,12 @@ from onnxmem.documents import Record
 from onnxmem.errors import UsageError
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.model import Model
-from onnxmem.rewriting.rewriting import Rewriting
+from onnxmem.rewriting.rewriting import EXTRA_WORK, Rewriting
 from onnxmem.rewriting.search import search
 from onnxmem.rewriting.static import StaticGraph, StaticNode, from_graph
 from onnxmem.schedule.scheduled import Question, Scheduled, order_graph, problem_of, schedule
 from onnxmem.schedule.timeline import Span
 
-EXTRA_WORK = 0.10
-"""How much more may be computed, if nobody says otherwise."""
 _SEARCH = 0.6
 """The part of the time limit that the search for tiles may take."""
 
@@ -93,7 +91,7 @@ def checked_extra_work(*, tile: bool, extra_work: float | None) -> float | None:
 
 
 def tile_schedule(
-    model: Model, question: Question, deadline: Deadline, extra_work: float = EXTRA_WORK
+    model: Model, question: Question, deadline: Deadline, extra_work: float
 ) -> tuple[Scheduled, TilingFacts]:
     """The model laid out in time with parts of it computed in pieces, and what that gives.
 

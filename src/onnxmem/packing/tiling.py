@@ -20,7 +20,6 @@ from onnx import ModelProto
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import BudgetExceeded, ModelError
-from onnxmem.estimation.tiling import EXTRA_WORK
 from onnxmem.files import replacing
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.feeds import Feeds
@@ -34,7 +33,7 @@ from onnxmem.packing.ordering import first_output
 from onnxmem.packing.outputs import outputs_of
 from onnxmem.packing.recording import LoadSettings, record_plan
 from onnxmem.rewriting.live import NODE_BYTES
-from onnxmem.rewriting.rewriting import Rewriting, apply
+from onnxmem.rewriting.rewriting import EXTRA_WORK, Rewriting, apply
 from onnxmem.rewriting.search import search
 from onnxmem.rewriting.static import StaticGraph, static_graph
 from onnxmem.session.modes import Mode
@@ -56,6 +55,7 @@ _SHORTFALLS = 3
 _LISTED = 3
 # A budget in bytes alive is met with so much room at first, because places are not always perfect.
 _MARGIN = 0.98
+# The least that is possible is sought in steps of this size, then of that.
 _APPROACH = (0.85, 0.97)
 
 

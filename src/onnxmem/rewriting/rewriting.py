@@ -1,7 +1,7 @@
 """What a rewriting is, and how it is applied to a model.
 
     graph = static_graph(model, shapes, optimized=False)
-    found = search(graph, extra_work=0.10)          # in `search.py`
+    found = search(graph, extra_work=EXTRA_WORK)    # in `search.py`
     rewritten = apply(proto, found)                 # `proto` is the model that `graph` was read from
 
 Nodes and small integer weights are added; the model's own weights stay where they are, in whatever file, and so do
@@ -24,6 +24,9 @@ from onnxmem.model.load import node_reads
 from onnxmem.model.weights import is_constant
 from onnxmem.rewriting.live import NODE_BYTES
 from onnxmem.rewriting.static import StaticGraph, StaticNode
+
+EXTRA_WORK = 0.10
+"""How much more may be computed, if nobody says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from onnxmem.rewriting.cover import Table, cover
 from onnxmem.rewriting.emit import write
 from onnxmem.rewriting.live import NODE_BYTES, live_bytes, peak
 from onnxmem.rewriting.order import ordered
-from onnxmem.rewriting.rewriting import Part, Rewriting
+from onnxmem.rewriting.rewriting import EXTRA_WORK, Part, Rewriting
 from onnxmem.rewriting.static import StaticGraph
 from onnxmem.rewriting.stripes import Region, Span, members_of, plan
 
@@ -49,7 +49,7 @@ class State(NamedTuple):
 
 
 def search(
-    graph: StaticGraph, *, extra_work: float = 0.10, budget: int | None = None, time_limit: float = 30.0
+    graph: StaticGraph, *, extra_work: float = EXTRA_WORK, budget: int | None = None, time_limit: float = 30.0
 ) -> Rewriting:
     """The rewriting that needs least, with at most that fraction of multiplications more.
 

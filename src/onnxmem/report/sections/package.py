@@ -81,7 +81,9 @@ def _plans(document: Document) -> Table:
         above = (number(plan, "peak_bytes") or 0) - (number(plan, "lower_bound_bytes") or 0)
         how = f"{format_bytes(above)} above the lower bound" if above > 0 else "provably minimal"
         rows.append((Cell(shapes_text(plan["inputs"])), size(plan, "peak_bytes"), Cell(how)))
-    return Table("Planned runs", ("inputs", "peak", "how good"), tuple(rows))
+    # A graph with tiles has a plan of its own, which the table of what runs need ends with.
+    title = "Planned runs without tiles" if document.get("tiled") else "Planned runs"
+    return Table(title, ("inputs", "peak", "how good"), tuple(rows))
 
 
 def _notes(document: Document) -> list[str]:
@@ -93,7 +95,8 @@ def _notes(document: Document) -> list[str]:
     if order:
         bound, before = known(order, "bound_bytes"), known(order, "default_bound_bytes")
         instead = f", not {before}" * (bound != before)
-        notes.append(f"Its nodes run in the order '{words(order['name'], 40)}': a run needs at least {bound}{instead}.")
+        nodes = "Without tiles, its nodes" if document.get("tiled") else "Its nodes"
+        notes.append(f"{nodes} run in the order '{words(order['name'], 40)}': a run needs at least {bound}{instead}.")
     notes.append(f"Trade-off: {mode.costs}. Avoid if {mode.avoid}.")
     source = document.get("source") or {}
     files = format_count(len(source.get("files") or ()), "file")

@@ -27,7 +27,7 @@ from onnxmem.report.sections.forecast import (
     forecast_tables,
     forecasts,
 )
-from onnxmem.report.sections.tiling import tiling_facts, tiling_tables
+from onnxmem.report.sections.tiling import tiling_actions, tiling_facts, tiling_tables
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
 _SHOWN = 10
@@ -83,7 +83,7 @@ def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ..
 
 
 def _estimate_actions(document: Document, best: Document | None) -> tuple[Action, ...]:
-    actions = []
+    actions = tiling_actions(document)
     if best is not None and number(best, "peak_bytes"):
         run = "Run it inside this plan, and measure what that takes"
         actions.append(Action(run, command=command(document, "measure", "--mode", "planned")))
@@ -231,6 +231,8 @@ def _plan_actions(document: Document) -> tuple[Action, ...]:
         longer = Action("Search longer", f"at most {format_bytes(peak - bound)}",
                         command(document, "plan", "--time-limit", "60"))  # fmt: skip
         actions.append(longer)
+    if tiled := tiling_actions(document):
+        return (*actions, *tiled)
     if document.get("view") and not document.get("order_search"):
         order = "Let another order of the nodes need less"
         actions.append(Action(order, command=command(document, "plan", "--order", "best")))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from onnxmem.report.cells import Document, count, known, name, percent, size, words
-from onnxmem.report.report import Cell, Fact, Table
+from onnxmem.report.report import Action, Cell, Fact, Table
+from onnxmem.report.sections.common import command
 from onnxmem.units import format_bytes, format_percent, format_times
 
 
@@ -18,6 +19,15 @@ def tiling_facts(document: Document) -> list[Fact]:
     nodes = f"{tiling['nodes_before']:,} → {tiling['nodes']:,} nodes"
     work = f"{format_percent(tiling['extra_work'])} more work"
     return [Fact("alive at once, tiled", size(tiling, "after_bytes"), f"{ratio} of {before}; {nodes}, {work}")]
+
+
+def tiling_actions(document: Document) -> list[Action]:
+    """How to get it, if it gives something."""
+    if not (document.get("tiling") or {}).get("parts"):
+        return []
+    return [
+        Action("Make a package that runs like this", command=command(document, "pack", "-o", "tiled.pack", "--tile"))
+    ]
 
 
 def tiling_tables(document: Document) -> tuple[Table, ...]:
