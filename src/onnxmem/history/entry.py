@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from onnxmem.documents import Record, stored
 from onnxmem.environment import Environment
 from onnxmem.history.figures import Figures
+from onnxmem.measurement.scenario import Scenario
 from onnxmem.session.modes import Setting
 
 _WORDS = {"model": "of", "mode": "in mode", "shapes": "with inputs", "threads": "with threads", "by": "by"}
@@ -87,6 +88,18 @@ class Entry(Record):
             before, after = getattr(self, name), getattr(later, name)
             found += [f"{said} {before} → {after}"] if before != after else []
         return (*found, *([f"commit {short(later.commit)}"] if later.commit and later.commit != self.commit else []))
+
+
+def key_of(scenario: Scenario, shapes: Mapping[str, tuple[int, ...]], by: str) -> Key:
+    """What a result of this scenario is about."""
+    return Key(
+        model=scenario.model.name,
+        mode=scenario.mode,
+        shapes=shapes,
+        threads=scenario.threads,
+        settings={**scenario.options, **scenario.config},
+        by=by,
+    )
 
 
 def machine(environment: Environment) -> str:
