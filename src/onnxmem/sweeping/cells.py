@@ -55,7 +55,7 @@ def make_cells(spec: Spec, on_model: Callable[[Path], None] | None = None) -> Ce
                 if on_model:
                     on_model(path)
                 looked[path] = _look(path, names[path], group)
-    found: dict[tuple[str, str], Cell] = {}
+    found: dict[str, Cell] = {}
     notes: dict[str, None] = {}
     for group in spec.groups:
         missing = _missing_dims(group, looked)
@@ -63,7 +63,9 @@ def make_cells(spec: Spec, on_model: Callable[[Path], None] | None = None) -> Ce
         for path in group.models:
             try:
                 for cell in _cells_of(looked[path], group):
-                    found.setdefault((cell.name, cell.question), cell)
+                    first = found.setdefault(cell.question, cell)
+                    if first.name != cell.name:
+                        notes[f"{cell.name} is the same as {first.name}, which stands for both."] = None
             except UsageError as error:
                 raise UsageError(f"{_at(group)}{names[path]}: {error}", hint=error.hint) from error
     return Cells(tuple(found.values()), tuple(notes))
