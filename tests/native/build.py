@@ -52,7 +52,8 @@ def build(module: str, sanitizer: str) -> Path:
         _try_out(compiler, flags, work)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             objects = list(pool.map(lambda source: _compile(compiler, flags, source, work), sources))
-        _run([compiler, *flags, *map(str, objects), "-pthread", "-o", str(work / "program")])
+        # The driver that stands in for CUDA's is looked up in the program itself, so its functions are exported.
+        _run([compiler, *flags, *map(str, objects), "-pthread", "-rdynamic", "-ldl", "-o", str(work / "program")])
         # Renamed when complete: two test processes may build at the same time.
         (work / "program").replace(program)
     finally:

@@ -10,51 +10,26 @@
 
 namespace onnxmem::arena {
 
-bool LiveSet::add(const Interval& interval) {
-  const auto next = std::lower_bound(intervals_.begin(), intervals_.end(), interval.start,
-                                     [](const Interval& each, std::size_t start) { return each.start < start; });
-  if (next != intervals_.end() && next->start < interval.end) return false;
-  if (next != intervals_.begin() && std::prev(next)->end > interval.start) return false;
-  intervals_.insert(next, interval);
-  return true;
-}
-
-std::vector<Interval>::iterator LiveSet::at(std::size_t start) {
-  const auto found = std::lower_bound(intervals_.begin(), intervals_.end(), start,
-                                      [](const Interval& each, std::size_t at) { return each.start < at; });
-  return found != intervals_.end() && found->start == start ? found : intervals_.end();
-}
-
-bool LiveSet::pass_on(std::size_t start, std::size_t size) {
-  const auto found = at(start);
-  if (found == intervals_.end() || found->size != size || found->holders != 1) return false;
-  ++found->holders;
-  return true;
-}
-
-std::optional<Interval> LiveSet::remove(std::size_t start) {
-  const auto found = at(start);
-  if (found == intervals_.end()) return std::nullopt;
-  --found->holders;
-  const Interval interval = *found;
-  if (interval.holders == 0) intervals_.erase(found);
-  return interval;
-}
-
-std::size_t LiveSet::lowest_gap(std::size_t bytes) const {
-  std::size_t free_from = 0;
-  for (const Interval& each : intervals_) {
-    if (each.start - free_from >= bytes) break;
-    free_from = each.end;
-  }
-  return free_from;
-}
+Region::Region(bool huge, Device* device)
+    : huge_(huge), device_(device), span_(device != nullptr ? std::make_unique<Span>(*device) : nullptr) {}
 
 Region::~Region() {
-  if (base_ != nullptr) munmap(base_, capacity_);
+  if (base_ != nullptr && !span_) munmap(base_, capacity_);
+}
+
+std::size_t Region::alignment() const { return device_ != nullptr ? kDeviceAlignment : kAlignment; }
+
+void Region::take_from_span() noexcept {
+  base_ = span_->base();
+  capacity_ = span_->end();
 }
 
 bool Region::reserve(std::size_t bytes) noexcept {
+  if (span_) {
+    const bool there = span_->cover(0, bytes);
+    take_from_span();
+    return there;
+  }
   bytes = whole_pages(std::max<std::size_t>(bytes, 1));
   if (bytes == 0) return false;
   if (bytes <= capacity_) return true;
@@ -69,6 +44,11 @@ bool Region::reserve(std::size_t bytes) noexcept {
 }
 
 void Region::shrink(std::size_t bytes) noexcept {
+  if (span_) {
+    span_->cut(bytes);
+    take_from_span();
+    return;
+  }
   bytes = whole_pages(std::max<std::size_t>(bytes, 1));
   if (bytes == 0 || bytes >= capacity_) return;
   munmap(base_ + bytes, capacity_ - bytes);
@@ -120,6 +100,10 @@ void Region::refill(const MovedPages& moved) {
 }
 
 void Region::trim() noexcept {
+  if (span_) {
+    shrink(0);
+    return;
+  }
   holes.clear();
   if (base_ != nullptr) madvise(base_, capacity_, MADV_DONTNEED);
 }
@@ -151,7 +135,8 @@ bool idle(const Region& region) { return !region.lent && !region.escaped; }
 
 }  // namespace
 
-Pool::Pool(std::size_t limit, bool waits, bool huge) : limit_(limit), waits_(waits), huge_(huge) {
+Pool::Pool(std::size_t limit, bool waits, bool huge, Device* device)
+    : limit_(limit), waits_(waits), huge_(huge), device_(device) {
   const std::scoped_lock guard(pools().lock);
   pools().all.push_back(this);
 }
@@ -174,10 +159,21 @@ Region* Pool::take(std::size_t bytes) {
   }
   if (fitting && bytes != 0) return fitting;
   if (!largest && regions_.size() < limit_) {
-    regions_.push_back(std::make_unique<Region>(huge_));
+    regions_.push_back(std::make_unique<Region>(huge_, device_));
     largest = regions_.back().get();
   }
   return largest;
+}
+
+bool Pool::provide(Region& region, std::size_t bytes) {
+  if (region.reserve(bytes)) return true;
+  if (device_ == nullptr) return false;
+  // A device has no more than it has: what is kept there for later has to go.
+  pools().each_region([&](Region& other) {
+    if (&other != &region && other.device() == device_ && idle(other)) other.trim();
+  });
+  device_->trim();
+  return region.reserve(bytes);
 }
 
 Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
@@ -185,8 +181,11 @@ Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
   std::unique_lock guard(pools().lock);
   for (bool waited = again;;) {
     if (Region* region = take(bytes)) {
-      if (!region->reserve(bytes)) break;
+      if (!provide(*region, bytes)) break;
       lend(*region);
+      guard.unlock();
+      if (region->unsettled) device_->synchronize();
+      region->unsettled = false;
       return {Answer::lent, region};
     }
     const auto self = std::this_thread::get_id();
@@ -210,13 +209,14 @@ void Pool::lend(Region& region) {
   region.tenant = std::this_thread::get_id();
 }
 
-void Pool::release(Region& region) {
+void Pool::release(Region& region, bool settled) {
   const std::scoped_lock guard(pools().lock);
   for (const std::size_t start : region.strays) region.live.remove(start);
   region.strays.clear();
   region.lent = false;
   region.tenant = {};
   region.escaped = !region.live.empty();
+  region.unsettled = !settled;
   pools().freed->notify_all();
 }
 
@@ -283,10 +283,10 @@ std::size_t take_home(const std::vector<MovedPages>& pieces) {
   return busy ? lent : 0;
 }
 
-void trim_all() {
+void trim_all(const Device* device) {
   const std::scoped_lock guard(pools().lock);
-  pools().each_region([](Region& region) {
-    if (idle(region)) region.trim();
+  pools().each_region([device](Region& region) {
+    if (region.device() == device && idle(region)) region.trim();
   });
 }
 

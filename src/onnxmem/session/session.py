@@ -101,7 +101,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             providers = _only_cpu(providers, self.package)
             path_or_bytes = self.package.model
         self._source = _look_at(path_or_bytes) if self._to_be_planned and self._planning.sharing is not False else None
-        with self._prepared(providers, from_bytes=isinstance(path_or_bytes, bytes)):
+        with self._prepared(providers, provider_options, from_bytes=isinstance(path_or_bytes, bytes)):
             super().__init__(path_or_bytes, self._options, providers, provider_options, **kwargs)
 
     # What runs.
@@ -133,7 +133,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """Make the session again with other providers, as onnxruntime's does, in the same mode; plans start anew."""
         if self.package:
             providers = _only_cpu(providers, self.package)
-        with self._prepared(providers, from_bytes=False):
+        with self._prepared(providers, provider_options, from_bytes=False):
             super().set_providers(providers, provider_options)
 
     # What it takes.
@@ -177,10 +177,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     # How it is made.
 
     @contextmanager
-    def _prepared(self, providers: Any, *, from_bytes: bool) -> Iterator[None]:
+    def _prepared(self, providers: Any, provider_options: Any, *, from_bytes: bool) -> Iterator[None]:
         """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
         with ExitStack() as while_made:
-            self._planner = self._plan(providers, while_made) if self._to_be_planned else None
+            self._planner = self._plan(providers, provider_options, while_made) if self._to_be_planned else None
             if self._options_are_ours:
                 apply(self._options, self._settings, self._config)
             else:
@@ -190,6 +190,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if self._mode.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
                 raise UsageError("a prepacked package with packing disabled would ignore its packed weights")
             yield
+        if self._planner is not None:
+            self._look_where_it_is(self._planner)
         if self._planner is not None or self._mode.trim:
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
@@ -199,30 +201,51 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
             prefault(self.package.folder / WEIGHTS, self.package.manifest.always_read)
 
-    def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
+    def _look_where_it_is(self, planner: Planner) -> None:
+        """No plans for a device that ONNX Runtime could not use and, but for a line on the terminal, left out."""
+        if planner.device is None:
+            return
+        from onnxmem.session.planned.target import CUDA  # noqa: PLC0415
+
+        if CUDA in self.get_providers():
+            planner.device.trim()
+        else:
+            self._planner = None
+            self._unplanned = f"ONNX Runtime could not load {CUDA}, and runs on the CPU"
+            self._say_why(stacklevel=6)
+
+    def _plan(self, providers: Any, provider_options: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
         try:
             from onnxmem.session.planned import planner as planned  # noqa: PLC0415
+            from onnxmem.session.planned.target import target_of  # noqa: PLC0415
 
             with applied(self._options, self._settings, {}):
-                self._unplanned = planned.why_unplannable(self._options, providers)
+                target = target_of(self._options, providers, provider_options)
                 sharer = planned.sharer_of(self._options, self._source)
-            if not self._unplanned:
+            self._unplanned = target if isinstance(target, str) else ""
+            if not isinstance(target, str):
                 # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
                 level = self._settings.get("graph_optimization_level")
                 packaged = self.package is not None and level == "ORT_DISABLE_ALL"
-                planner = planned.Planner(self._planning, sharer, packaged=packaged)
+                if target.device is not None:
+                    sharer = None  # what may be written over what, is known of the CPU's kernels
+                planner = planned.Planner(self._planning, sharer, packaged=packaged, target=target)
                 while_made.enter_context(planned.made_for_plans(self._options, planner))
                 return planner
         except ImportError as error:
             self._unplanned = f"the planner cannot be imported: {error}"
         except RuntimeUnsupported as error:
             self._unplanned = str(error)
+        self._say_why(stacklevel=6)
+        return None
+
+    def _say_why(self, *, stacklevel: int) -> None:
+        """Warn whoever makes the session."""
         if self._unplanned not in _WARNED:
             _WARNED.add(self._unplanned)
             text = f"this session is not planned, it runs as {self._mode.name}: {self._unplanned}"
-            warnings.warn(text, RuntimeWarning, stacklevel=5)  # whoever makes the session
-        return None
+            warnings.warn(text, RuntimeWarning, stacklevel=stacklevel)
 
 
 def _look_at(model: str | bytes | os.PathLike[str]) -> Source:

@@ -100,9 +100,10 @@ class PlanBook:
     Many threads use it at once: whatever is read or written, is so under its lock. Searches happen outside of it.
     """
 
-    def __init__(self, limit: int, guard: int = 0) -> None:
+    def __init__(self, limit: int, guard: int = 0, device: native.Device | None = None) -> None:
         self.limit = limit
         self.guard = guard
+        self.device = device
         self.lock = threading.Lock()
         self.learning = threading.Lock()  # takes longer: those who only look up a plan do not wait for it
         self._formulas: Formulas | None = None  # only sessions that see several shapes have any
@@ -230,7 +231,8 @@ class PlanBook:
 
     def improved(self, shape: ShapePlan, tape: native.Tape, better: Placement) -> bool:
         """Follow a better placement of a tape from the next run on; False if the shape follows another meanwhile."""
-        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut, better.over)
+        trace = Trace.recorded(tape.trace)
+        new = native.Tape(*trace.columns, better.offsets, self.guard, tape.cut, better.over, trace.alignment)
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
@@ -276,7 +278,7 @@ class PlanBook:
                     with self.learning:
                         self._formulas.failed(shape.key.kind)
                     return False
-            shape.conduct, advice = adapt(shape.conduct, deviation)
+            shape.conduct, advice = adapt(shape.conduct, deviation, first_differs=self.device is not None)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
                 return False
@@ -346,7 +348,7 @@ def _read(document: Mapping[str, Any], guard: int, allowed: Callable[[Sharing], 
         used = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]]
         placement = Placement(offsets, 0, int(plan["lower_bound_bytes"]), shared=used)
         # The library checks every offset against every other: a file is not trusted.
-        tape = native.Tape(*trace.columns, offsets, 0, cut, placement.over)
+        tape = native.Tape(*trace.columns, offsets, 0, cut, placement.over, trace.alignment)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlanError(f"this is not a plan that can be followed: {error}") from error
     placement = replace(placement, peak=tape.peak, saved=max(0, trace.bound() - tape.peak) if len(used) else 0)

@@ -9,7 +9,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,25 @@ import onnxruntime
 
 from onnxmem._native import arena as native
 from onnxmem.placement.shares import Int64Array
-from onnxmem.session.modes import CPU, CPU_PROVIDERS, find_mode
+from onnxmem.session.modes import find_mode
 from onnxmem.session.options import applied, entries
 from onnxmem.session.planned import bridge
 from onnxmem.session.planned.arena import own_arena
 from onnxmem.session.planned.forks import GATE
+from onnxmem.session.planned.keys import (
+    Binding,
+    key_of_binding,
+    key_of_feeds,
+    shrink_again,
+    shrinks,
+    synchronizes,
+    without_shrinking,
+)
 from onnxmem.session.planned.pairs import Sharer
 from onnxmem.session.planned.placing import at_once, follow, warm_up
 from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
 from onnxmem.session.planned.source import Source
+from onnxmem.session.planned.target import Target
 from onnxmem.session.planned.trace import Trace
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.unknown import Unknown
@@ -38,18 +48,29 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
-_SHRINK = "memory.enable_memory_arena_shrinkage"
 
 
 class Planner:
     """The plans of one session, and the arena they are in."""
 
-    def __init__(self, options: PlanningOptions, sharer: Sharer | None = None, *, packaged: bool = False) -> None:
+    def __init__(
+        self,
+        options: PlanningOptions,
+        sharer: Sharer | None = None,
+        *,
+        packaged: bool = False,
+        target: Target = Target(),  # noqa: B008  it is immutable
+    ) -> None:
         """Without a sharer, no buffers share places. A model that is `packaged` runs its nodes in the same order in
         every session, so that what a file says of them holds.
         """
         self.arena = options.arena or own_arena(options.trim_after, bool(options.huge_pages))
-        self.book = PlanBook(options.max_plans or 16, _GUARD if options.debug else 0)
+        self.device = target.device
+        self._synchronizes = target.synchronizes
+        self._pool = self.arena.pool_on(self.device)
+        # The host cannot look behind the ends of buffers on a device.
+        guard = _GUARD if options.debug and self.device is None else 0
+        self.book = PlanBook(options.max_plans or 16, guard, self.device)
         self._plan_seconds = 5.0 if options.plan_seconds is None else options.plan_seconds
         self._sharer = sharer
         # Held in the first run, so that there is one run in the profile.
@@ -69,13 +90,14 @@ class Planner:
 
     def run(self, run: Callable[..., Any], output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run with feeds, which may be arrays or OrtValues."""
-        placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
-        return placed(_key(output_names, feeds, run_options), run, output_names, feeds, run_options)
+        placed = self._shrunk if run_options is not None and shrinks(run_options) else self._placed
+        key = key_of_feeds(output_names, feeds, run_options, on_device=self.device is not None)
+        return placed(key, run, output_names, feeds, run_options)
 
     def run_bound(self, run: Callable[..., Any], binding: Any, run_options: Any) -> None:
         """Run what is bound."""
-        placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
-        placed(_binding_key(binding), run, binding, run_options)
+        placed = self._shrunk if run_options is not None and shrinks(run_options) else self._placed
+        placed(key_of_binding(binding), run, binding, run_options)
 
     def binding(self, session: Any) -> Binding:
         """A binding of which it knows the shapes."""
@@ -88,11 +110,13 @@ class Planner:
         """What it takes to run, and how its runs were served."""
         from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
 
-        pool, (counts, shapes) = self.arena.pool.stats(), self.book.snapshot()
+        pool, (counts, shapes) = self._pool.stats(), self.book.snapshot()
         largest = max((s.placement for s in shapes if s.tape), key=lambda placement: placement.peak, default=None)
         none = Unknown(next((shape.reason for shape in shapes if shape.reason), "no run has been planned yet"))
         return SessionMemory(
             reason="",
+            device="" if self.device is None else f"CUDA device {self.device.number}",
+            device_bytes=0 if self.device is None else pool.bytes + self.device.stats().heap_bytes,
             arena_bytes=pool.bytes,
             plan_bytes=largest.peak if largest else none,
             bound_bytes=largest.bound if largest else none,
@@ -112,13 +136,11 @@ class Planner:
 
     def _shrunk(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run, and give the arena back: what the option asks of ONNX Runtime's own arena, which is not there."""
-        run_options = arguments[-1]
-        asked = run_options.get_run_config_entry(_SHRINK)
-        run_options.add_run_config_entry(_SHRINK, "")
+        asked = without_shrinking(arguments[-1])
         try:
             return self._placed(key, run, *arguments)
         finally:
-            run_options.add_run_config_entry(_SHRINK, asked)
+            shrink_again(arguments[-1], asked)
             self.arena.trim()
 
     def _placed(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
@@ -135,9 +157,9 @@ class Planner:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
         if tape is None:
+            native.begin_heap(self.device)
             self.book.count(from_heap=1)
-            return _inside(run, *arguments)
-        if not native.begin_replay(tape, self.arena.pool):
+        elif not native.begin_replay(tape, self._pool):
             self.book.count(from_heap=1)
         outputs, failure = None, None
         GATE.enter()
@@ -147,9 +169,9 @@ class Planner:
             failure = error
         finally:
             GATE.leave()
-            result = native.end_run()
+            result = native.end_run(failure is None and self._settled(arguments[-1]))
             self.arena.used()
-        if isinstance(result, native.Replayed):
+        if tape is not None and isinstance(result, native.Replayed):
             if result.overruns:
                 self.book.count(overruns=result.overruns)
             deviation = _deviation(result.deviation)
@@ -168,7 +190,7 @@ class Planner:
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run without a plan, and make one of what the run asks for."""
-        on_heap = not native.begin_record_inside(self.arena.pool, *self.book.expected())
+        on_heap = not native.begin_record_inside(self._pool, *self.book.expected())
         if self._profile is not None:
             native.mark_as(self._profile.new_token())
         completed = False
@@ -176,16 +198,26 @@ class Planner:
             outputs = _inside(run, *arguments)
             completed = True
         finally:
-            result = native.end_run()
+            result = native.end_run(completed and self._settled(arguments[-1]))
             if on_heap:
-                native.trim_heap()  # what the run left there is not to lie beside what the search takes
+                self._trim_heap()  # what the run left there is not to lie beside what the search takes
             if completed and isinstance(result, native.Recorded):
                 shape = self._solve(key, result, self._nodes(run, result))
                 if shape is not None and self.book.guard and outputs is not None:
                     self._suspect(shape, run, *arguments)
             if on_heap:
-                native.trim_heap()
+                self._trim_heap()
         return outputs
+
+    def _settled(self, run_options: Any) -> bool:
+        """Whether a run that ended well is over on the device, too."""
+        return self.device is None or (self._synchronizes and synchronizes(run_options))
+
+    def _trim_heap(self) -> None:
+        if self.device is None:
+            native.trim_heap()
+        else:
+            self.device.trim()
 
     def _improve(self, shape: ShapePlan) -> None:
         from onnxmem.session.planned.improve import improve  # noqa: PLC0415  few plans can be improved
@@ -216,7 +248,7 @@ class Planner:
 
         def run_with(pairs: Int64Array) -> Any:
             placement = at_once(trace, self.book.guard, pairs)
-            native.begin_replay(follow(trace, placement, guard=self.book.guard), self.arena.pool)
+            native.begin_replay(follow(trace, placement, guard=self.book.guard), self._pool)
             try:
                 return _inside(run, *arguments)
             finally:
@@ -235,7 +267,8 @@ class Planner:
         if nodes is not None and self._sharer is not None:
             sharing = self._sharer.find(trace, nodes)
         shape = self.book.recorded(key, trace, sharing)
-        self.arena.needed(self.book, self.book.peak)
+        # Nobody else can have what is kept of a device's memory.
+        self.arena.needed(self.book, self.book.peak, for_good=self.device is not None)
         return shape
 
 
@@ -261,32 +294,6 @@ def _deviation(native_one: native.Deviation | None) -> Deviation | None:
     )
 
 
-class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
-    """Remembers the shapes of what is bound; onnxruntime's own does not list them."""
-
-    def __init__(self, session: Any) -> None:
-        super().__init__(session)
-        self.shapes: dict[str, tuple[int, ...]] = {}
-
-    def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        super().bind_cpu_input(name, arr_on_cpu)
-        self.shapes[name] = _shape_of(arr_on_cpu)
-
-    def bind_input(
-        self, name: str, device_type: Any, device_id: Any, element_type: Any, shape: Any, buffer_ptr: Any
-    ) -> None:
-        super().bind_input(name, device_type, device_id, element_type, shape, buffer_ptr)
-        self.shapes[name] = tuple(shape)
-
-    def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
-        super().bind_ortvalue_input(name, ortvalue)
-        self.shapes[name] = _shape_of(ortvalue)
-
-    def clear_binding_inputs(self) -> None:
-        super().clear_binding_inputs()
-        self.shapes.clear()
-
-
 _BOOKS: weakref.WeakSet[PlanBook] = weakref.WeakSet()
 
 
@@ -305,7 +312,7 @@ def made_for_plans(options: Any, planner: Planner | None = None) -> Iterator[Non
 
     The one that is made for `planner` is profiled as long as it has not run, if the planner wants that.
     """
-    with bridge.enlisted(), applied(options, find_mode("planned").options, {}):
+    with bridge.enlisted(planner.device if planner else None), applied(options, find_mode("planned").options, {}):
         # An entry cannot be removed, and overwriting it is logged as a warning. It may stay: a stock session made with
         # it finds no allocator in the environment and takes its own.
         if entries(options, [_ENVIRONMENT]).get(_ENVIRONMENT) != "1":
@@ -327,53 +334,6 @@ def sharer_of(options: Any, source: Source | None) -> Sharer | None:
         return None
     order = f"{options.graph_optimization_level.name} {getattr(options, 'execution_order', '')}"
     return Sharer(threads=options.intra_op_num_threads, source=source, order=order)
-
-
-def why_unplannable(options: Any, providers: Any) -> str:
-    """Why a session with these options and providers cannot be planned, in one sentence; empty if it can be."""
-    if options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL:
-        return "nodes run in parallel, so that no two runs ask in the same order"
-    there = onnxruntime.get_available_providers()  # others are ignored by ONNX Runtime, too, and it says so itself
-    for provider in providers or ():
-        name = provider if isinstance(provider, str) else provider[0]
-        if name in there and name not in CPU_PROVIDERS:
-            return f"plans are for {CPU}, and {name} was asked for"
-    if getattr(options, "has_providers", bool)():
-        return f"plans are for {CPU}, and the session options choose other providers"
-    return bridge.unsupported()
-
-
-def _shrinks(run_options: Any) -> bool:
-    try:
-        return bool(run_options.get_run_config_entry(_SHRINK))
-    except RuntimeError:
-        return False  # it is not set
-
-
-def _key(output_names: Any, feeds: Mapping[str, Any], run_options: Any) -> RunKey:
-    shapes = [(name, _shape_of(value)) for name, value in feeds.items()]
-    if len(shapes) > 1:
-        shapes.sort()
-    # Then nodes are left out, and others come in their place.
-    partly = run_options is not None and run_options.only_execute_path_to_fetches
-    return RunKey(tuple(shapes), tuple(output_names) if output_names else (), ("partly",) if partly else ())
-
-
-def _binding_key(binding: Any) -> RunKey:
-    shapes = tuple(sorted(getattr(binding, "shapes", {}).items()))
-    # An output that is already there, bound by the caller or left from the last run, is written to and not allocated.
-    there = tuple("there" if value.has_value() else "" for value in binding.get_outputs_as_ortvaluevector())
-    return RunKey(shapes, (), ("binding", *there))
-
-
-def _shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of a feed. A wrong guess does no harm: runs are checked call by call."""
-    shape = getattr(value, "shape", None)
-    if type(shape) is tuple:
-        return shape
-    if callable(shape):  # an OrtValue, which may also be a sequence
-        return tuple(shape()) if value.is_tensor() else (-1,)
-    return (len(value),) if isinstance(value, list | tuple | dict) else ()
 
 
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:

@@ -1,0 +1,135 @@
+"""What decides what a run asks for? The shapes that go in, where they lie, and which outputs are wanted or there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnxruntime
+
+from onnxmem.session.planned.plan_book import RunKey
+
+_SHRINK = "memory.enable_memory_arena_shrinkage"
+_UNSYNCHRONIZED = "disable_synchronize_execution_providers"
+_HOST = "cpu"
+
+
+class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
+    """Remembers the shapes of what is bound, and on which device; onnxruntime's own does not list them."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.devices: dict[str, str] = {}
+        """Of inputs that are not on the host."""
+        self.outputs: dict[str, str] = {}
+        """The same of outputs."""
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
+        super().bind_cpu_input(name, arr_on_cpu)
+        self._bound(name, _HOST, _shape_of(arr_on_cpu))
+
+    def bind_input(
+        self, name: str, device_type: Any, device_id: Any, element_type: Any, shape: Any, buffer_ptr: Any
+    ) -> None:
+        super().bind_input(name, device_type, device_id, element_type, shape, buffer_ptr)
+        self._bound(name, device_type, tuple(shape))
+
+    def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
+        super().bind_ortvalue_input(name, ortvalue)
+        self._bound(name, ortvalue.device_name(), _shape_of(ortvalue))
+
+    def bind_output(self, name: str, device_type: Any = _HOST, *arguments: Any, **more: Any) -> None:
+        super().bind_output(name, device_type, *arguments, **more)
+        _note(self.outputs, name, device_type)
+
+    def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
+        super().bind_ortvalue_output(name, ortvalue)
+        _note(self.outputs, name, ortvalue.device_name())
+
+    def clear_binding_inputs(self) -> None:
+        super().clear_binding_inputs()
+        self.shapes.clear()
+        self.devices.clear()
+
+    def clear_binding_outputs(self) -> None:
+        super().clear_binding_outputs()
+        self.outputs.clear()
+
+    def _bound(self, name: str, device: str, shape: tuple[int, ...]) -> None:
+        self.shapes[name] = shape
+        _note(self.devices, name, device)
+
+
+def _note(devices: dict[str, str], name: str, device: str) -> None:
+    devices.pop(name, None)
+    if device != _HOST:
+        devices[name] = device
+
+
+def key_of_feeds(output_names: Any, feeds: Mapping[str, Any], run_options: Any, *, on_device: bool = False) -> RunKey:
+    """The key of a run with feeds, which may be arrays or OrtValues."""
+    shapes = [(name, _shape_of(value)) for name, value in feeds.items()]
+    if len(shapes) > 1:
+        shapes.sort()
+    # Then nodes are left out, and others come in their place.
+    partly = run_options is not None and run_options.only_execute_path_to_fetches
+    bound: tuple[str, ...] = ("partly",) if partly else ()
+    if on_device:
+        # What lies there already is not copied.
+        there = (name for name, value in feeds.items() if getattr(value, "device_name", _on_host)() != _HOST)
+        bound += tuple(sorted(there))
+    return RunKey(tuple(shapes), tuple(output_names) if output_names else (), bound)
+
+
+def key_of_binding(binding: Any) -> RunKey:
+    """The key of a run with what is bound."""
+    shapes = tuple(sorted(getattr(binding, "shapes", {}).items()))
+    # An output that is already there, bound by the caller or left from the last run, is written to and not allocated.
+    there = tuple("there" if value.has_value() else "" for value in binding.get_outputs_as_ortvaluevector())
+    # What is not on the host is not copied.
+    elsewhere = (*sorted(getattr(binding, "devices", {}).items()), *sorted(getattr(binding, "outputs", {}).items()))
+    return RunKey(shapes, (), ("binding", *there, *(f"{name} on {device}" for name, device in elsewhere)))
+
+
+def shrinks(run_options: Any) -> bool:
+    """Whether the arena is to be given back after the run."""
+    return _is_set(run_options, _SHRINK)
+
+
+def synchronizes(run_options: Any) -> bool:
+    """Whether devices have done all of the run when it ends."""
+    return run_options is None or not _is_set(run_options, _UNSYNCHRONIZED)
+
+
+def without_shrinking(run_options: Any) -> Any:
+    """Take the wish to shrink out of the options; what it was."""
+    asked = run_options.get_run_config_entry(_SHRINK)
+    run_options.add_run_config_entry(_SHRINK, "")
+    return asked
+
+
+def shrink_again(run_options: Any, asked: str) -> None:
+    """Put it back."""
+    run_options.add_run_config_entry(_SHRINK, asked)
+
+
+def _is_set(run_options: Any, name: str) -> bool:
+    try:
+        return run_options.get_run_config_entry(name) not in ("", "0")
+    except RuntimeError:
+        return False  # it is not set
+
+
+def _on_host() -> str:
+    return _HOST
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of a feed. A wrong guess does no harm: runs are checked call by call."""
+    shape = getattr(value, "shape", None)
+    if type(shape) is tuple:
+        return shape
+    if callable(shape):  # an OrtValue, which may also be a sequence
+        return tuple(shape()) if value.is_tensor() else (-1,)
+    return (len(value),) if isinstance(value, list | tuple | dict) else ()
