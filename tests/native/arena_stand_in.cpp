@@ -125,7 +125,7 @@ int cuGetErrorName(int error, const char** name) {
 
 int cuDeviceGet(int* device, int number) {
   *device = number;
-  return number < 2 ? 0 : kInvalidDevice;
+  return 0 <= number && number < 2 ? 0 : kInvalidDevice;
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {

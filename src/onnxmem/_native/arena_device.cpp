@@ -1,8 +1,8 @@
 #include "arena_device.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
+#include <utility>
 
 #include "arena_heap.hpp"
 #include "arena_region.hpp"
@@ -299,13 +299,9 @@ DeviceStats Device::stats() {
 
 Device* open_device(int number, const std::string& library, std::string& problem) {
   static std::mutex lock;
-  static std::array<Device*, 64> devices{};
+  static auto& known = *new std::map<std::pair<std::string, int>, Device*>;
   const std::scoped_lock guard(lock);
-  if (number < 0 || static_cast<std::size_t>(number) >= devices.size()) {
-    problem = "there is no CUDA device " + std::to_string(number);
-    return nullptr;
-  }
-  Device*& found = devices[static_cast<std::size_t>(number)];
+  Device*& found = known[{library, number}];
   if (found != nullptr) return found;
   const Driver* driver = load_driver(library, problem);
   if (driver == nullptr) return nullptr;

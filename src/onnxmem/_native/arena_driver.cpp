@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <map>
+
 namespace onnxmem::arena {
 
 namespace {
@@ -41,7 +43,8 @@ std::string Driver::name_of(int error) const {
 }
 
 const Driver* load_driver(const std::string& library, std::string& problem) {
-  static const Driver* loaded = nullptr;  // under the lock of the devices; never unloaded
+  static auto& known = *new std::map<std::string, const Driver*>;  // under the lock of the devices; never unloaded
+  const Driver*& loaded = known[library];
   if (loaded != nullptr) return loaded;
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

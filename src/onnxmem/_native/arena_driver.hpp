@@ -53,7 +53,7 @@ struct Driver {
   std::string name_of(int error) const;
 };
 
-// The driver, loaded once per process; null and what is missing, if it is not there.
+// A driver, loaded once per process; null and what is missing, if it is not there.
 const Driver* load_driver(const std::string& library, std::string& problem);
 
 }  // namespace onnxmem::arena
