@@ -34,8 +34,8 @@ MIB = 2**20
 class Child:
     """A worker, spoken to in lines."""
 
-    def __init__(self, path: Path, case: str, mode: str, more: dict[str, Any] | None = None) -> None:
-        command = [sys.executable, "-m", "benchmarks.cuda_worker", str(path), case, mode, json.dumps(more or {})]
+    def __init__(self, path: Path, case: str, mode: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.cuda_worker", str(path), case, mode]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, command: str) -> dict[str, Any]:
@@ -56,23 +56,23 @@ class Child:
         self.process.wait()
 
 
-def measured(path: Path, case: cuda_models.Case, mode: str, more: dict[str, Any] | None = None) -> tuple[Child, Any]:
+def measured(path: Path, case: cuda_models.Case, mode: str, runs: int) -> tuple[Child, Any]:
     """A worker that has loaded the model and run it, and what that took."""
-    child = Child(path, case.name, mode, more)
+    child = Child(path, case.name, mode)
     answer = child.ask("load")
-    runs = RUNS if len(case.shapes) == 1 else len(case.shapes) // 3
     answer |= child.ask(f"run {runs}")
     answer |= child.ask("memory")
     return child, answer
 
 
-def compare(case: cuda_models.Case, folder: Path, turns: int) -> dict[str, Any]:
+def compare(case: cuda_models.Case, folder: Path, runs: int, turns: int) -> dict[str, Any]:
     """One model in all modes."""
     path = cuda_models.locate(case, folder)
     found: dict[str, Any] = {"model": case.name, "table": case.table}
     children = {}
     for mode in MODES:
-        child, found[mode] = measured(path, case, mode)
+        # Of shapes that are always new, enough to see what comes of it.
+        child, found[mode] = measured(path, case, mode, runs if len(case.shapes) == 1 else 3 * runs)
         if mode in ("stock", "planned"):
             children[mode] = child
         else:
@@ -130,7 +130,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models; by default all")
     parser.add_argument("--json", type=Path, help="write everything there, too")
-    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--runs", type=int, default=RUNS, help="before memory is looked at")
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"of {TURN} runs, to compare latency")
     parser.add_argument("--rehearse", action="store_true", help="on the CPU, if there is no GPU")
     parser.add_argument("--folder", type=Path, help="where models are made, and found again")
     options = parser.parse_args()
@@ -144,7 +145,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         for case in cases:
             try:
-                rows.append(compare(case, options.folder or Path(made), options.turns))
+                rows.append(compare(case, options.folder or Path(made), options.runs, options.turns))
             except RuntimeError as error:
                 print(f"| {case.name} | {error} |", flush=True)
                 continue

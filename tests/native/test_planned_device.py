@@ -17,6 +17,7 @@ import onnxruntime
 import pytest
 
 from onnxmem._native import arena as native
+from onnxmem.session.planned import bridge
 from onnxmem.session.planned.arena import Arena
 from onnxmem.session.planned.planner import Planner
 from onnxmem.session.planned.target import Target
@@ -224,6 +225,25 @@ def test_a_run_that_fails_leaves_everything_as_it_was(gpu: Gpu) -> None:
         planned.run(other.run, None, feeds(100), None)
     assert planned.memory.runs_replayed == 3
     planned.arena.trim()  # what was raised holds the planner
+
+
+def test_plans_of_another_session_are_followed_if_they_are_for_a_device(gpu: Gpu) -> None:
+    first, model = planner(gpu), Model(gpu)
+    first.run(model.run, None, feeds(100), None)
+    documents = first.book.documents()
+    second = planner(gpu, plans=documents)
+    second.run(model.run, None, feeds(100), None)
+    assert (second.memory.runs_recorded, second.memory.runs_replayed) == (0, 1)
+    third = planner(gpu, plans=[{**each, "alignment": 64} for each in documents])  # as if recorded on the host
+    third.run(model.run, None, feeds(100), None)
+    assert (third.memory.runs_recorded, third.memory.runs_replayed) == (1, 0)
+
+
+def test_onnx_runtime_takes_the_allocator_of_a_device(gpu: Gpu) -> None:
+    """As far as that can be seen without a GPU: its table has what is called, and knows the memory by that name."""
+    with bridge.enlisted(gpu.device), bridge.enlisted(gpu.device), bridge.enlisted():
+        pass
+    assert native.withdraw_device(gpu.device) == ""
 
 
 def test_few_plans_are_remembered_and_the_arena_is_as_large_as_they_need(gpu: Gpu) -> None:

@@ -151,6 +151,7 @@ nb::object end_run(bool settled) {
     if (item.region != nullptr) {
       item.pool->release(*item.region, settled || device == nullptr);
       // What did not fit into the region; later outputs do not need so much.
+      nb::gil_scoped_release unlocked;
       if (device != nullptr)
         device->trim();
       else
@@ -213,8 +214,8 @@ void make_tape_and_pool(nb::module_& module) {
   nb::class_<Pool>(module, "Pool")
       .def(nb::init<std::size_t, bool, bool, Device*>(), nb::arg("limit"), nb::arg("waits"), nb::arg("huge"),
            nb::arg("device") = nb::none())
-      .def("trim", &Pool::trim)
-      .def("shrink", &Pool::shrink, nb::arg("size"))
+      .def("trim", &Pool::trim, nb::call_guard<nb::gil_scoped_release>())
+      .def("shrink", &Pool::shrink, nb::arg("size"), nb::call_guard<nb::gil_scoped_release>())
       .def("stats", &Pool::stats);
   nb::class_<HeapStats>(module, "HeapStats")
       .def_ro("live_bytes", &HeapStats::live_bytes)

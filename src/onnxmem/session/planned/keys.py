@@ -37,7 +37,7 @@ class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
 
     def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
         super().bind_ortvalue_input(name, ortvalue)
-        self._bound(name, ortvalue.device_name(), _shape_of(ortvalue))
+        self._bound(name, _device_of(ortvalue), _shape_of(ortvalue))
 
     def bind_output(self, name: str, device_type: Any = _HOST, *arguments: Any, **more: Any) -> None:
         super().bind_output(name, device_type, *arguments, **more)
@@ -45,7 +45,7 @@ class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
 
     def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
         super().bind_ortvalue_output(name, ortvalue)
-        _note(self.outputs, name, ortvalue.device_name())
+        _note(self.outputs, name, _device_of(ortvalue))
 
     def clear_binding_inputs(self) -> None:
         super().clear_binding_inputs()
@@ -77,7 +77,7 @@ def key_of_feeds(output_names: Any, feeds: Mapping[str, Any], run_options: Any, 
     bound: tuple[str, ...] = ("partly",) if partly else ()
     if on_device:
         # What lies there already is not copied.
-        there = (name for name, value in feeds.items() if getattr(value, "device_name", _on_host)() != _HOST)
+        there = (name for name, value in feeds.items() if _device_of(value) != _HOST)
         bound += tuple(sorted(there))
     return RunKey(tuple(shapes), tuple(output_names) if output_names else (), bound)
 
@@ -121,8 +121,9 @@ def _is_set(run_options: Any, name: str) -> bool:
         return False  # it is not set
 
 
-def _on_host() -> str:
-    return _HOST
+def _device_of(value: Any) -> str:
+    """Where a feed lies; an array, and whatever is not a tensor, on the host."""
+    return str(value.device_name()) if hasattr(value, "device_name") and value.is_tensor() else _HOST
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

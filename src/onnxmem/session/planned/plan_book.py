@@ -21,7 +21,7 @@ from onnxmem.placement.problem import Int64Array
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply, in_common
 from onnxmem.session.planned.pairs import NOTHING, Sharing, Trust
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
-from onnxmem.session.planned.trace import OUTLIVES, Trace
+from onnxmem.session.planned.trace import DEVICE_ALIGNMENT, OUTLIVES, Trace
 
 if TYPE_CHECKING:
     from onnxmem.session.memory import Deviation
@@ -165,6 +165,8 @@ class PlanBook:
         """
         for document in documents:
             shape = _read(document, self.guard, allowed)
+            if self.device is not None and shape.tape is not None and shape.tape.trace.alignment < DEVICE_ALIGNMENT:
+                continue  # it is for the host
             with self.lock:
                 self._keep(shape)
                 if shape.sharing and self._shared is None and shape.tape is not None:

@@ -267,8 +267,9 @@ class Planner:
         if nodes is not None and self._sharer is not None:
             sharing = self._sharer.find(trace, nodes)
         shape = self.book.recorded(key, trace, sharing)
-        # Nobody else can have what is kept of a device's memory.
-        self.arena.needed(self.book, self.book.peak, for_good=self.device is not None)
+        # What only the first run needed is not kept for it.
+        for_good = self.device is not None and shape.conduct.recorded_again
+        self.arena.needed(self.book, self.book.peak, for_good=for_good)
         return shape
 
 

@@ -22,7 +22,7 @@ from onnxmem.session.options import silent
 if TYPE_CHECKING:
     from onnxmem.session.planned.profile import NodeCalls, Profile
 
-ALIGNMENT = 64
+ALIGNMENT, DEVICE_ALIGNMENT = 64, 256
 OUTLIVES = -1
 
 
