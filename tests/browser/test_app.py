@@ -17,7 +17,7 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from tests.browser.conftest import WAIT, Dashboard, dashboard
+from tests.browser.conftest import WAIT, Dashboard, dashboard, settled
 
 
 def eventually(check: Callable[[], object], seconds: float = WAIT / 1000) -> None:
@@ -103,20 +103,24 @@ def test_uploads_are_checked_kept_and_gone_with_the_tab(app: Dashboard, tmp_path
     eventually(lambda: not kept.parents[1].exists(), 30)
 
 
+def measure(page: Any, runs: int) -> None:
+    page.get_by_role("spinbutton", name="Steady runs").fill(str(runs))
+    page.keyboard.press("Enter")
+    # The page draws itself anew, and a button that is replaced under the mouse was not clicked.
+    settled(page)
+    page.get_by_role("button", name="Measure").click()
+
+
 def test_cancel_ends_the_work_and_then_it_measures(app: Dashboard) -> None:
     with app.tab("Measure") as page:
-        page.get_by_role("spinbutton", name="Steady runs").fill("1000")
-        page.keyboard.press("Enter")
-        page.get_by_role("button", name="Measure").click()
+        measure(page, runs=1000)
         page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
         eventually(lambda: any("measure" in " ".join(child.cmdline()) for child in _alive(app)))
         page.get_by_role("button", name="Cancel").click()
         page.get_by_text("Cancelled: nothing is left running").wait_for(timeout=WAIT)
         eventually(lambda: not _alive(app), 30)
         # And then it measures: both modes, on one scale.
-        page.get_by_role("spinbutton", name="Steady runs").fill("2")
-        page.keyboard.press("Enter")
-        page.get_by_role("button", name="Measure").click()
+        measure(page, runs=2)
         page.get_by_text("in mode planned, measured").first.wait_for(timeout=2 * WAIT)
         page.get_by_text("in mode stock, measured").first.wait_for(timeout=WAIT)
         assert re.search(r"\d ms", metric(page, "Latency"))
@@ -139,9 +143,7 @@ def test_two_tabs_do_not_disturb_each_other_and_a_closed_one_ends_its_work(app: 
         estimated(other)
         with app.tab("Measure") as page:
             page.get_by_role("heading", name="a.onnx").wait_for(timeout=WAIT)
-            page.get_by_role("spinbutton", name="Steady runs").fill("1000")
-            page.keyboard.press("Enter")
-            page.get_by_role("button", name="Measure").click()
+            measure(page, runs=1000)
             page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
             eventually(lambda: _alive(app))
         eventually(lambda: not _alive(app), 30)

@@ -44,9 +44,15 @@ class NotADrawing(ValueError):
 
 def draw(chart: Chart, **more: Any) -> Picture:
     """The chart, live: for a dashboard or a notebook, or `save_chart`."""
+    try:
+        from altair.utils.schemapi import debug_mode  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("altair", "report") from error
     place, function = DRAWINGS[chart.kind].split(":")
     draws = getattr(importlib.import_module(f"onnxmem.report.charts.{place}"), function)
-    drawn: Picture = draws(chart.document, **more)
+    # Altair would check every part against its schema, in a quarter of the time; what is drawn here, tests have checked.
+    with debug_mode(arg=False):
+        drawn: Picture = draws(chart.document, **more)
     return drawn
 
 
@@ -62,7 +68,7 @@ def specification(chart: Chart, width: int | None = None) -> dict[str, Any]:
 
 def spec_of(chart: Picture) -> dict[str, Any]:
     """A chart as Vega-Lite."""
-    # Without validation: the parts were checked when they were made, and rows by the thousand take seconds.
+    # Without validation, as above: rows by the thousand take seconds.
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec
 
