@@ -108,14 +108,26 @@ def row(found: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} | {'yes' if found['equal'] else 'NO'} |"
 
 
+def in_plan(found: dict[str, Any]) -> bool:
+    """Whether there is an arena to speak of."""
+    return bool(found["planned"].get("arena_bytes"))
+
+
 def summary(rows: list[dict[str, Any]]) -> str:
     """The geometric mean of planned against the others, and what is not as it should be."""
     lines = []
+    arenas = [found["planned"]["growth"] - found["planned"]["arena_bytes"] for found in rows if in_plan(found)]
+    handles = min(arenas, default=0)
+    lines.append(f"growth that is nobody's arena (cuBLAS, cuDNN): {handles / MIB:.0f} MiB")
     for mode in MODES[:-1]:
-        ratios = [found["planned"]["growth"] / found[mode]["growth"] for found in rows if found[mode]["growth"] > 0]
-        if ratios and all(ratio > 0 for ratio in ratios):
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            lines.append(f"planned / {mode}, growth: {mean:.3f} (geometric mean of {len(ratios)})")
+        for of, which in (("the table's", [found for found in rows if found["table"]]), ("all", rows)):
+            pairs = [[found[each]["growth"] - handles for each in ("planned", mode)] for found in which]
+            ratios = [planned / other for planned, other in pairs if min(planned, other) > 0]
+            if ratios:
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                lines.append(
+                    f"planned / {mode}, growth above that, of {of} {len(ratios)}: {mean:.3f}, at most {max(ratios):.3f}"
+                )
     for found in rows:
         planned = found["planned"]
         if planned["reason"]:

@@ -104,7 +104,8 @@ def test_bound_outputs_stay_what_they_are(model: Path, wanted: list[Any]) -> Non
 
 
 def test_threads_and_two_sessions_in_one_arena(model: Path, wanted: list[Any]) -> None:
-    shared, wrong = Arena(limit=3), []
+    shared = Arena(limit=3)
+    wrong: list[Any] = []
     sessions = [session_of(model, arena=shared) for _ in range(2)]
 
     def work(first: int) -> None:

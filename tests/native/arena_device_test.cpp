@@ -183,6 +183,53 @@ void test_heap_between_runs() {
   CHECK(stand_in_faults() == 0);
 }
 
+// Memory comes and goes in pieces: what is covered can be written, keeps what was written, and nothing else is taken.
+void test_span(int number) {
+  Device& on = device(number);
+  std::mt19937 random(5);
+  const std::size_t before = stand_in_used();
+  {
+    Span span(on);
+    std::vector<Interval> kept;
+    const auto stamp = [](const Interval& each) { return static_cast<int>(each.start % 250); };
+    const auto check = [&] {
+      for (const Interval& each : kept)
+        for (const std::size_t at : {each.start, each.end - 1}) CHECK(static_cast<int>(span.base()[at]) == stamp(each));
+      CHECK(stand_in_used() - before == span.bytes());
+    };
+    for (int turn = 0; turn < 300; ++turn) {
+      const std::size_t start = random() % (40 * kMiB), end = start + 1 + random() % (3 * kMiB);
+      if (!on.maps()) {
+        kept.clear();
+        CHECK(span.cover(0, end) && span.end() >= end);
+        if (turn % 3 == 0) span.cut(start);
+      } else if (turn % 10 == 9) {
+        span.uncover(kept);
+        check();
+        if (turn % 30 == 29) {
+          span.cut(start);
+          kept.clear();  // a piece that is cut is another one afterwards
+        }
+      } else {
+        CHECK(span.cover(start, end));
+        const Interval fresh{start, end, end - start};
+        const bool free = std::none_of(kept.begin(), kept.end(),
+                                       [&](const Interval& each) { return each.start < end && start < each.end; });
+        if (!free) continue;
+        std::memset(span.base() + start, stamp(fresh), end - start);
+        kept.insert(std::upper_bound(kept.begin(), kept.end(), fresh,
+                                     [](const Interval& a, const Interval& b) { return a.start < b.start; }),
+                    fresh);
+        if (kept.size() > 8) kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(random() % kept.size()));
+      }
+      check();
+    }
+    span.cut(0);
+    CHECK(span.bytes() == 0 && !span.cover(0, SIZE_MAX / 2));
+  }
+  CHECK(stand_in_used() == before && stand_in_faults() == 0);
+}
+
 // Weights lie one behind the other: what they take is what they are, up to one piece of the driver's.
 void test_weights_are_packed() {
   Device& on = device(0);
@@ -253,6 +300,7 @@ void test_devices() {
   test_weights_are_packed();
   test_heap_between_runs();
   for (const int number : {0, 1}) {
+    test_span(number);
     test_threads(number);
     test_no_memory(number);
   }

@@ -166,6 +166,10 @@ nb::object end_run(bool settled) {
   if (replaying == nullptr) return nb::none();
   const Replayed result = replaying->finish();
   item.pool->release(*item.region, settled || device == nullptr);
+  if (device != nullptr && result.deviation) {
+    nb::gil_scoped_release unlocked;
+    device->trim();  // what a run took that was not in its plan, the next one will not
+  }
   return nb::cast(result);
 }
 

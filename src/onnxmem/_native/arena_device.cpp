@@ -297,11 +297,35 @@ DeviceStats Device::stats() {
   return {maps() ? span_.bytes() : live_bytes_, live_bytes_, blocks, synchronizations_};
 }
 
+namespace {
+
+struct Devices {
+  std::mutex lock;
+  std::map<std::pair<std::string, int>, Device*> known;
+};
+
+Devices& devices() {
+  static auto& process_wide = *new Devices;
+  return process_wide;
+}
+
+}  // namespace
+
+void lock_devices() {
+  devices().lock.lock();
+  for (const auto& [_, device] : devices().known)
+    if (device != nullptr) device->lock_.lock();
+}
+
+void unlock_devices() {
+  for (const auto& [_, device] : devices().known)
+    if (device != nullptr) device->lock_.unlock();
+  devices().lock.unlock();
+}
+
 Device* open_device(int number, const std::string& library, std::string& problem) {
-  static std::mutex lock;
-  static auto& known = *new std::map<std::pair<std::string, int>, Device*>;
-  const std::scoped_lock guard(lock);
-  Device*& found = known[{library, number}];
+  const std::scoped_lock guard(devices().lock);
+  Device*& found = devices().known[{library, number}];
   if (found != nullptr) return found;
   const Driver* driver = load_driver(library, problem);
   if (driver == nullptr) return nullptr;

@@ -87,6 +87,8 @@ class Device {
 
  private:
   friend Device* open_device(int, const std::string&, std::string&);
+  friend void lock_devices();
+  friend void unlock_devices();
   friend class Span;
   friend class Current;
   Device(const Driver& driver, int number) : driver_(driver), number_(number), span_(*this) {}
@@ -117,6 +119,10 @@ class Device {
 
 // A device by its number, opened once per process and never closed; null and why, if it cannot be used.
 Device* open_device(int number, const std::string& library, std::string& problem);
+
+// Around fork(): a child cannot use CUDA, but it may well free what it has of it.
+void lock_devices();
+void unlock_devices();
 
 // No memory on a device. ONNX Runtime passes on what it says.
 class NoDeviceMemory : public std::bad_alloc {

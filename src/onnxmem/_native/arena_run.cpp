@@ -269,17 +269,20 @@ void watch_forks() {
     pthread_atfork(
         [] {
           before_fork();
+          lock_devices();
           outputs().lock.lock();
           heap().lock_all();
         },
         [] {
           heap().unlock_all();
           outputs().lock.unlock();
+          unlock_devices();
           after_fork_in_parent();
         },
         [] {
           heap().unlock_all();
           outputs().lock.unlock();
+          unlock_devices();
           after_fork_in_child();
         });
   });
