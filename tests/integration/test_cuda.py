@@ -52,6 +52,7 @@ def wanted(model: Path) -> list[Any]:
 def device() -> Iterator[native.Device]:
     device = native.open_device(0, "libcuda.so.1")
     yield device
+    device.settle()
     device.trim()
 
 

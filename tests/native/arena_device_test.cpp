@@ -63,7 +63,7 @@ Trace record_on(Device& on, int stream, const std::vector<Call>& calls) {
   const auto left = play_on(on, stream, calls, 1);
   end(run);
   stand_in_wait(stream);
-  on.settled(run.number);
+  on.ended(run.number, true);
   free_all(on, stream, left);
   CHECK(run.complete());
   return run.trace();
@@ -90,7 +90,7 @@ Replayed replay_on(const Tape& tape, Pool& pool, int stream, const std::vector<C
   const auto left = play_on(*pool.device(), stream, calls, mark);
   end(run);
   if (waits) stand_in_wait(stream);
-  if (settled) pool.device()->settled(run.number);
+  pool.device()->ended(run.number, settled);
   const Replayed result = run.finish();
   pool.release(region, settled);
   if (waits) {
@@ -122,6 +122,7 @@ void test_threads(int number) {
             if (turn % 5 == 4) pool.trim();
             if (turn % 6 == 5) pool.shrink(tape.peak() / 2);
             if (turn % 7 == 6) on.trim();
+            if (turn % 7 == 5) on.settle();
           }
         }
       });
@@ -129,6 +130,7 @@ void test_threads(int number) {
     CHECK(pool.stats().escaped == 0);
   }
   stand_in_wait(-1);
+  on.settle();
   on.trim();
   CHECK(stand_in_faults() == 0);
   CHECK(on.stats().live_blocks == 0 && stand_in_used() == before);
@@ -151,34 +153,47 @@ void test_that_early_reuse_is_noticed() {
   CHECK(stand_in_faults() == 0);
 }
 
-// A block of the heap that one run has freed is not another's before the device was waited for.
+// A block of the heap that one run has freed is its own to use again, and not another's before that run is over.
 void test_heap_between_runs() {
   Device& on = device(0);
   HeapRun first(&on), second(&on);
+  const auto use = [&](int stream, void* block, int value) {
+    queue(stream, block, 1000, value, true);
+    queue(stream, block, 1000, value, false);
+    release_on(on, block);
+  };
   begin(first);
   void* block = allocate_on(on, 1000);
-  queue(1, block, 1000, 1, true);
-  queue(1, block, 1000, 1, false);
-  release_on(on, block);
-  const auto waits = on.stats().synchronizations;
-  void* again = allocate_on(on, 1000);  // the same stream
-  CHECK(again == block && on.stats().synchronizations == waits);
-  queue(1, again, 1000, 2, true);
-  queue(1, again, 1000, 2, false);
-  release_on(on, again);
+  use(1, block, 1);
+  CHECK(allocate_on(on, 1000) == block);  // the same stream
+  use(1, block, 2);
   end(first);
   begin(second);
   void* other = allocate_on(on, 1000);
-  CHECK(other == block && on.stats().synchronizations == waits + 1);
-  queue(2, other, 1000, 3, true);
-  queue(2, other, 1000, 3, false);
-  release_on(on, other);
-  stand_in_wait(2);
+  CHECK(other != block);
+  use(2, other, 3);
+  on.trim();  // what may still be read stays
+  stand_in_wait(1);
+  on.ended(first.number, true);
+  CHECK(allocate_on(on, 1000) == block);
+  void* output = allocate_on(on, 1000);  // outlives the second run, which is not waited for
+  use(2, block, 4);
+  queue(2, output, 1000, 5, true);
   end(second);
-  on.settled(second.number);
-  void* later = allocate_on(on, 1000);
-  CHECK(later == block && on.stats().synchronizations == waits + 1);
-  release_on(on, later);
+  on.ended(second.number, false);
+  release_on(on, output);
+  void* unknown_reader = allocate_on(on, 1000);
+  CHECK(unknown_reader != block && unknown_reader != other && unknown_reader != output);
+  release_on(on, unknown_reader);  // it was made outside of runs
+  const auto waits = on.stats().synchronizations;
+  void* one_more = allocate_on(on, 1000);
+  CHECK(one_more != unknown_reader && on.stats().synchronizations == waits);
+  release_on(on, one_more);
+  on.settle();
+  CHECK(on.stats().synchronizations == waits + 1);
+  CHECK(allocate_on(on, 1000) == block);
+  release_on(on, block);
+  on.settle();
   on.trim();
   CHECK(stand_in_faults() == 0);
 }
@@ -247,6 +262,7 @@ void test_weights_are_packed() {
   CHECK(stand_in_used() - before < bytes + kMiB / 8);
   for (void* each : weights) CHECK(on.release(each, 0));
   CHECK(!on.release(weights.front(), 0));
+  on.settle();
   on.trim();
   CHECK(stand_in_used() == before);
 }

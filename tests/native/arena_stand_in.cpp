@@ -56,7 +56,6 @@ struct Machine {
     Memory& memory = memories[handle];
     if (--memory.users > 0) return;
     used -= memory.bytes;
-    close(memory.file);
     memories.erase(handle);
   }
 
@@ -240,6 +239,7 @@ int cuMemCreate(unsigned long long* handle, std::size_t bytes, const void*, unsi
 
 int cuMemRelease(unsigned long long handle) {
   return inside([&](Machine& machine) {
+    close(machine.memories[handle].file);  // it cannot be mapped again, and there are not so many descriptors
     machine.let_go(handle);
     return 0;
   });

@@ -62,6 +62,7 @@ def gpu() -> Iterator[Gpu]:
     before = gpu.used
     yield gpu
     assert gpu.faults() == 0
+    gpu.device.settle()
     gpu.device.trim()
     assert gpu.used == before
     assert gpu.device.stats().live_blocks == 0

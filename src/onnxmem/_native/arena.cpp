@@ -146,7 +146,7 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
 nb::object end_run(bool settled) {
   const Begun item = pop();
   Device* const device = item.run->device;
-  if (device != nullptr && settled) device->settled(item.run->number);
+  if (device != nullptr) device->ended(item.run->number, settled);
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
     if (item.region != nullptr) {
       item.pool->release(*item.region, settled || device == nullptr);
@@ -243,6 +243,7 @@ void make_device(nb::module_& module) {
              return std::make_pair(memory.free, memory.total);
            })
       .def("trim", &Device::trim, nb::call_guard<nb::gil_scoped_release>())
+      .def("settle", &Device::settle, nb::call_guard<nb::gil_scoped_release>())
       .def("synchronize", &Device::synchronize, nb::call_guard<nb::gil_scoped_release>())
       .def("allocate",
            [](Device& device, std::size_t size) { return reinterpret_cast<std::uintptr_t>(allocate_on(device, size)); })

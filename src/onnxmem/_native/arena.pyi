@@ -55,7 +55,7 @@ class DeviceStats:
     live_bytes: int
     live_blocks: int
     synchronizations: int
-    """How often the device was waited for, so that freed memory could be used by another run."""
+    """How often the device was waited for, so that it is done with what was freed."""
 
 class Device:
     """A CUDA device, one object per number and process."""
@@ -68,7 +68,10 @@ class Device:
     def stats(self) -> DeviceStats: ...
     def memory(self) -> tuple[int, int]:
         """Free and total bytes of the whole device, as the driver says."""
-    def trim(self) -> None: ...
+    def trim(self) -> None:
+        """Give back what is kept and the device is certainly done with."""
+    def settle(self) -> None:
+        """Wait for the device: then it is done with all that has been freed."""
     def synchronize(self) -> None: ...
     def allocate(self, size: int) -> int: ...
     def release(self, address: int) -> None: ...

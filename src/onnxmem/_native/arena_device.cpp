@@ -15,8 +15,6 @@ constexpr int kPinned = 1, kOnDevice = 1, kReadAndWrite = 3, kMinimum = 0;
 constexpr int kHasVirtualMemory = 102;
 // Pieces of address space that memory comes and goes in. Larger ones are fewer calls, smaller ones let more of it go.
 constexpr std::size_t kPiece = std::size_t{32} << 20;
-// Before more freed places than that are looked through at every allocation, the device is waited for.
-constexpr std::size_t kMostUnsettled = 256;
 
 std::size_t up(std::size_t bytes, std::size_t unit) {
   return bytes > SIZE_MAX - (unit - 1) ? 0 : (bytes + unit - 1) / unit * unit;
@@ -146,22 +144,16 @@ void Span::drop(std::map<std::size_t, std::size_t>::iterator piece) noexcept {
   pieces_.erase(piece);
 }
 
-void Span::uncover(const std::vector<Interval>& live) noexcept {
-  bool waited = false;
+void Span::uncover(const std::vector<Interval>& used) noexcept {
   for (auto piece = pieces_.begin(); piece != pieces_.end();) {
     const auto here = piece++;
-    const auto next = std::lower_bound(live.begin(), live.end(), here->first,
+    const auto next = std::lower_bound(used.begin(), used.end(), here->first,
                                        [](const Interval& each, std::size_t start) { return each.end <= start; });
-    if (next != live.end() && next->start < here->first + here->second) continue;
-    if (!waited) device_.synchronize();
-    waited = true;
-    drop(here);
+    if (next == used.end() || next->start >= here->first + here->second) drop(here);
   }
 }
 
 void Span::cut(std::size_t end) noexcept {
-  if (pieces_.empty() || this->end() <= end) return;
-  device_.synchronize();
   const std::size_t most = device_.maps() ? up(end, device_.granularity_) : end;
   std::size_t across = 0;  // where the one begins that is cut in two
   bool again = false;
@@ -204,21 +196,30 @@ Device::Memory Device::memory() noexcept {
   return answer;
 }
 
-void Device::wait_for(std::size_t start, std::size_t end, std::uint64_t run) {
-  const bool early = std::any_of(unsettled_.begin(), unsettled_.end(), [=](const Unsettled& each) {
-    return each.start < end && start < each.end && (each.run != run || run == 0);
-  });
-  if (!early) return;
-  synchronize();
-  ++synchronizations_;
-  unsettled_.clear();
+// What is alive or may still be read by others than this run.
+std::vector<Interval> Device::used(std::uint64_t by_others_than) const {
+  std::vector<Interval> all = live_.intervals();
+  for (const Unsettled& each : unsettled_)
+    if (each.run == 0 || each.run != by_others_than) all.push_back({each.start, each.end, each.end - each.start});
+  std::sort(all.begin(), all.end(), [](const Interval& a, const Interval& b) { return a.start < b.start; });
+  return all;
 }
 
 void* Device::place(std::size_t bytes, std::uint64_t run) {
-  const std::size_t start = live_.lowest_gap(bytes);
+  const bool all_mine = std::all_of(unsettled_.begin(), unsettled_.end(),
+                                    [run](const Unsettled& each) { return run != 0 && each.run == run; });
+  const std::size_t start = all_mine ? live_.lowest_gap(bytes) : lowest_gap(used(run), bytes);
   if (bytes > SIZE_MAX - start || !span_.cover(start, start + bytes)) return nullptr;
-  wait_for(start, start + bytes, run);
-  return live_.add({start, start + bytes, bytes}) ? span_.base() + start : nullptr;
+  open_run(run);
+  return live_.add({.start = start, .end = start + bytes, .size = bytes, .run = run}) ? span_.base() + start : nullptr;
+}
+
+void Device::open_run(std::uint64_t run) {
+  if (run != 0 && !is_open(run)) open_.push_back({run, false, false});
+}
+
+bool Device::is_open(std::uint64_t run) const {
+  return std::any_of(open_.begin(), open_.end(), [run](const Open& each) { return each.run == run; });
 }
 
 void* Device::single(std::size_t bytes) {
@@ -247,6 +248,7 @@ void* Device::allocate(std::size_t size, std::uint64_t run) noexcept {
       }
     } catch (...) {}
     if (!last) {
+      settle();
       trim_all(this);
       trim();
     }
@@ -270,25 +272,50 @@ bool Device::release(void* block, std::uint64_t run) noexcept {
   const std::optional<Interval> freed = live_.remove(start);
   if (!freed) return false;
   live_bytes_ -= freed->size;
+  const std::uint64_t reader = run != 0 ? run : freed->run;
+  // An output of a run that is over is its owner's to wait for, and so it is his to free. Of what was made outside of
+  // runs nobody knows who reads it.
+  if (run == 0 && reader != 0 && !is_open(reader)) return true;
   try {
-    if (unsettled_.size() < kMostUnsettled) {
-      unsettled_.push_back({freed->start, freed->end, run});
-      return true;
-    }
-  } catch (...) {}
-  synchronize();
-  unsettled_.clear();
+    open_run(reader);
+    unsettled_.push_back({freed->start, freed->end, reader, ++frees_});
+  } catch (...) {
+    live_.add(*freed);  // never used again; there was room for it
+  }
   return true;
 }
 
-void Device::settled(std::uint64_t run) noexcept {
+void Device::ended(std::uint64_t run, bool settled) noexcept {
   const std::scoped_lock guard(lock_);
-  std::erase_if(unsettled_, [run](const Unsettled& each) { return each.run == run; });
+  if (settled) {
+    std::erase_if(unsettled_, [run](const Unsettled& each) { return each.run == run; });
+    std::erase_if(open_, [run](const Open& each) { return each.run == run; });
+  } else {
+    for (Open& each : open_)
+      if (each.run == run) each.ended = true;
+  }
+}
+
+void Device::settle() noexcept {
+  std::uint64_t until = 0;
+  {
+    const std::scoped_lock guard(lock_);
+    for (Open& each : open_) each.over = each.ended;
+    if (unsettled_.empty() && open_.empty()) return;
+    until = frees_;
+    ++synchronizations_;
+  }
+  synchronize();
+  const std::scoped_lock guard(lock_);
+  std::erase_if(unsettled_, [&](const Unsettled& each) { return each.when <= until; });
+  std::erase_if(open_, [](const Open& each) { return each.over; });
 }
 
 void Device::trim() noexcept {
-  const std::scoped_lock guard(lock_);
-  span_.uncover(live_.intervals());
+  try {
+    const std::scoped_lock guard(lock_);
+    span_.uncover(used(0));
+  } catch (...) {}
 }
 
 DeviceStats Device::stats() {

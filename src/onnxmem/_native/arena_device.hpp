@@ -1,6 +1,7 @@
 // Memory of a device: address space in which memory appears where it is needed, and a heap for whatever no plan has a
 // place for. What a place held may still be read by work that waits on a stream when the host has freed it; so a place
-// is used again at once only by the run that freed it, and by others after the device was waited for.
+// is used again at once only by the run that freed it. Others get another one until that run is over on the device,
+// too. Nothing waits for the device while it holds a lock: what the device does may need one of ours to go on.
 #pragma once
 
 #include <cstddef>
@@ -35,9 +36,9 @@ class Span {
 
   // There is memory from `start` to `end` from now on, and it stays where it was. False: as it was before.
   bool cover(std::size_t start, std::size_t end) noexcept;
-  // Gives back pieces that none of these touches.
-  void uncover(const std::vector<Interval>& live) noexcept;
-  // Gives back what lies above; nothing in it is needed any more.
+  // Gives back pieces that none of these touches; the device must be done with them.
+  void uncover(const std::vector<Interval>& used) noexcept;
+  // Gives back what lies above; nothing in it is needed any more, by the device neither.
   void cut(std::size_t end) noexcept;
 
   std::byte* base() const { return reinterpret_cast<std::byte*>(base_); }
@@ -71,9 +72,10 @@ class Device {
   // is no memory, after everything that is kept was given back.
   void* allocate(std::size_t size, std::uint64_t run) noexcept;
   bool release(void* block, std::uint64_t run) noexcept;  // false: not one of these, and nothing was done
-  // All that the run has freed is done on the device, too.
-  void settled(std::uint64_t run) noexcept;
-  void trim() noexcept;  // give back what is kept
+  // The run has ended; `settled`: on the device, too.
+  void ended(std::uint64_t run, bool settled) noexcept;
+  void trim() noexcept;    // give back what is kept and the device is certainly done with
+  void settle() noexcept;  // wait for the device: then it is done with all that has been freed
   void synchronize() noexcept;
   DeviceStats stats();
 
@@ -97,11 +99,18 @@ class Device {
   // Freed, but work that waits on some stream may still read it.
   struct Unsettled {
     std::size_t start, end;
+    std::uint64_t run, when;
+  };
+  // A run that may not be over on the device.
+  struct Open {
     std::uint64_t run;
+    bool ended, over;  // over: it had ended before the device was waited for
   };
   void* place(std::size_t bytes, std::uint64_t run);
   void* single(std::size_t bytes);
-  void wait_for(std::size_t start, std::size_t end, std::uint64_t run);
+  void open_run(std::uint64_t run);
+  bool is_open(std::uint64_t run) const;
+  std::vector<Interval> used(std::uint64_t by_others_than) const;
 
   const Driver& driver_;
   const int number_;
@@ -111,10 +120,12 @@ class Device {
   std::mutex lock_;
   Span span_;
   LiveSet live_;
-  std::vector<Unsettled> unsettled_;
+  std::vector<Unsettled> unsettled_;  // by a run that is not over, or by nobody knows whom (0)
+  std::uint64_t frees_ = 0;
+  std::vector<Open> open_;
   std::unordered_map<void*, std::size_t> singles_;  // where there is no virtual memory
   std::size_t live_bytes_ = 0;
-  std::uint64_t synchronizations_ = 0;
+  std::uint64_t synchronizations_ = 0;  // in `settle`
 };
 
 // A device by its number, opened once per process and never closed; null and why, if it cannot be used.

@@ -36,11 +36,11 @@ std::optional<Interval> LiveSet::remove(std::size_t start) {
   return interval;
 }
 
-std::size_t LiveSet::lowest_gap(std::size_t bytes) const {
+std::size_t lowest_gap(const std::vector<Interval>& intervals, std::size_t bytes) {
   std::size_t free_from = 0;
-  for (const Interval& each : intervals_) {
-    if (each.start - free_from >= bytes) break;
-    free_from = each.end;
+  for (const Interval& each : intervals) {
+    if (each.start >= free_from && each.start - free_from >= bytes) break;
+    free_from = std::max(free_from, each.end);
   }
   return free_from;
 }

@@ -133,6 +133,9 @@ Pools& pools() {
 
 bool idle(const Region& region) { return !region.lent && !region.escaped; }
 
+// Idle, and the device is done with it: then its memory may go.
+bool at_rest(const Region& region) { return idle(region) && !region.unsettled; }
+
 }  // namespace
 
 Pool::Pool(std::size_t limit, bool waits, bool huge, Device* device)
@@ -142,6 +145,7 @@ Pool::Pool(std::size_t limit, bool waits, bool huge, Device* device)
 }
 
 Pool::~Pool() {
+  settle();
   const std::scoped_lock guard(pools().lock);
   std::erase(pools().all, this);
   // Whoever still holds a buffer in one of them keeps it mapped.
@@ -170,7 +174,7 @@ bool Pool::provide(Region& region, std::size_t bytes) {
   if (device_ == nullptr) return false;
   // A device has no more than it has: what is kept there for later has to go.
   pools().each_region([&](Region& other) {
-    if (&other != &region && other.device() == device_ && idle(other)) other.trim();
+    if (&other != &region && other.device() == device_ && at_rest(other)) other.trim();
   });
   device_->trim();
   return region.reserve(bytes);
@@ -179,9 +183,17 @@ bool Pool::provide(Region& region, std::size_t bytes) {
 Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::unique_lock guard(pools().lock);
-  for (bool waited = again;;) {
+  for (bool waited = again, settled = false;;) {
     if (Region* region = take(bytes)) {
-      if (!provide(*region, bytes)) break;
+      if (!provide(*region, bytes)) {
+        if (device_ == nullptr || settled) break;
+        settled = true;
+        guard.unlock();
+        settle();
+        device_->settle();
+        guard.lock();
+        continue;
+      }
       lend(*region);
       guard.unlock();
       if (region->unsettled) device_->synchronize();
@@ -220,16 +232,34 @@ void Pool::release(Region& region, bool settled) {
   pools().freed->notify_all();
 }
 
+void Pool::settle() {
+  if (device_ == nullptr) return;
+  std::vector<Region*> waiting;
+  {
+    const std::scoped_lock guard(pools().lock);
+    for (auto& region : regions_)
+      if (!region->lent && region->unsettled) waiting.push_back(region.get());
+    for (Region* each : waiting) each->lent = true;  // nobody gets it meanwhile
+  }
+  if (waiting.empty()) return;
+  device_->synchronize();
+  const std::scoped_lock guard(pools().lock);
+  for (Region* each : waiting) each->lent = each->unsettled = false;
+  pools().freed->notify_all();
+}
+
 void Pool::trim() {
+  settle();
   const std::scoped_lock guard(pools().lock);
   for (auto& region : regions_)
-    if (idle(*region)) region->trim();
+    if (at_rest(*region)) region->trim();
 }
 
 void Pool::shrink(std::size_t bytes) {
+  settle();
   const std::scoped_lock guard(pools().lock);
   for (auto& region : regions_)
-    if (idle(*region)) region->shrink(bytes);
+    if (at_rest(*region)) region->shrink(bytes);
 }
 
 PoolStats Pool::stats() const {
@@ -262,7 +292,7 @@ bool release_stray(void* p) {
     region.live.remove(start);
     if (region.escaped && region.live.empty()) region.escaped = false;
   });
-  std::erase_if(every.orphans, [](const auto& region) { return idle(*region); });
+  std::erase_if(every.orphans, [](const auto& region) { return at_rest(*region); });
   if (found) every.freed->notify_all();
   return found;
 }
@@ -286,7 +316,7 @@ std::size_t take_home(const std::vector<MovedPages>& pieces) {
 void trim_all(const Device* device) {
   const std::scoped_lock guard(pools().lock);
   pools().each_region([device](Region& region) {
-    if (region.device() == device && idle(region)) region.trim();
+    if (region.device() == device && at_rest(region)) region.trim();
   });
 }
 

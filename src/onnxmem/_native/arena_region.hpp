@@ -103,6 +103,7 @@ class Pool {
  private:
   friend struct Pools;
   bool provide(Region& region, std::size_t bytes);
+  void settle();                    // wait for the device where a run may still go on there; without the lock
   Region* take(std::size_t bytes);  // an idle one: the smallest that is large enough; of 0 bytes, the largest
   static void lend(Region& region);
 

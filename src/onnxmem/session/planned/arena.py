@@ -72,6 +72,7 @@ class Arena:
         native.trim_heap()
         for device, pool in self._on_devices.copy().values():
             pool.trim()
+            device.settle()
             device.trim()
 
     def needed(self, user: Any, peak: int, *, for_good: bool = False) -> None:

@@ -68,6 +68,8 @@ class Planner:
         self.device = target.device
         self._synchronizes = target.synchronizes
         self._pool = self.arena.pool_on(self.device)
+        if self.device is not None:
+            self.device.settle()  # weights can lie where those of a session lay that is gone
         # The host cannot look behind the ends of buffers on a device.
         guard = _GUARD if options.debug and self.device is None else 0
         self.book = PlanBook(options.max_plans or 16, guard, self.device)
