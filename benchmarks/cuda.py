@@ -87,7 +87,8 @@ def compare(case: cuda_models.Case, folder: Path, runs: int, turns: int) -> dict
     found["equal"] = equal
     for mode, child in children.items():
         found[mode]["median_ms"] = statistics.median(taken[mode]) if taken[mode] else None
-        found[mode]["later"] = child.ask("memory")
+        found[mode]["later"] = child.ask("memory")  # of both, while both are there: the other has changed nothing
+    for child in children.values():
         child.end()
     return found
 

@@ -172,6 +172,11 @@ void test_heap_between_runs() {
   void* other = allocate_on(on, 1000);
   CHECK(other != block);
   use(2, other, 3);
+  void* across = allocate_on(on, 300'000);  // over several pieces, and then in a part of them again
+  queue(2, across, 300'000, 6, true);
+  queue(2, across, 300'000, 6, false);
+  release_on(on, across);
+  use(2, allocate_on(on, 1000), 7);
   on.trim();  // what may still be read stays
   stand_in_wait(1);
   on.ended(first.number, true);

@@ -202,7 +202,15 @@ std::vector<Interval> Device::used(std::uint64_t by_others_than) const {
   for (const Unsettled& each : unsettled_)
     if (each.run == 0 || each.run != by_others_than) all.push_back({each.start, each.end, each.end - each.start});
   std::sort(all.begin(), all.end(), [](const Interval& a, const Interval& b) { return a.start < b.start; });
-  return all;
+  // A run may have used a place twice: those who look through them expect ranges that do not overlap.
+  std::vector<Interval> apart;
+  for (const Interval& each : all) {
+    if (apart.empty() || each.start > apart.back().end)
+      apart.push_back(each);
+    else
+      apart.back().end = std::max(apart.back().end, each.end);
+  }
+  return apart;
 }
 
 void* Device::place(std::size_t bytes, std::uint64_t run) {

@@ -221,14 +221,18 @@ void Pool::lend(Region& region) {
   region.tenant = std::this_thread::get_id();
 }
 
-void Pool::release(Region& region, bool settled) {
-  const std::scoped_lock guard(pools().lock);
+void Pool::give_back(Region& region) {
   for (const std::size_t start : region.strays) region.live.remove(start);
   region.strays.clear();
   region.lent = false;
   region.tenant = {};
   region.escaped = !region.live.empty();
+}
+
+void Pool::release(Region& region, bool settled) {
+  const std::scoped_lock guard(pools().lock);
   region.unsettled = !settled;
+  give_back(region);
   pools().freed->notify_all();
 }
 
@@ -244,7 +248,10 @@ void Pool::settle() {
   if (waiting.empty()) return;
   device_->synchronize();
   const std::scoped_lock guard(pools().lock);
-  for (Region* each : waiting) each->lent = each->unsettled = false;
+  for (Region* each : waiting) {
+    each->unsettled = false;
+    give_back(*each);
+  }
   pools().freed->notify_all();
 }
 

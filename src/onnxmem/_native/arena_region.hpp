@@ -106,6 +106,7 @@ class Pool {
   void settle();                    // wait for the device where a run may still go on there; without the lock
   Region* take(std::size_t bytes);  // an idle one: the smallest that is large enough; of 0 bytes, the largest
   static void lend(Region& region);
+  static void give_back(Region& region);
 
   const std::size_t limit_;
   const bool waits_, huge_;
