@@ -208,10 +208,9 @@ def test_runs_that_are_not_waited_for(gpu: Gpu, how: str) -> None:
 def test_runs_that_are_taken_for_waited_for_would_be_noticed(gpu: Gpu) -> None:
     """What the test above would look like if nobody looked at the options: the stand-in sees it."""
     planned, models = planner(gpu, arena=Arena(1)), [Model(gpu), Model(gpu)]
-    for model in models:
-        model.waits = False
-    for turn in range(8):
+    for turn in range(10):
         planned.run(models[turn % 2].run, None, feeds(100), None)
+        models[turn % 2].waits = False  # from the second on: the arena stays, so that nothing is worse than wrong
     assert gpu.faults() > 0
 
 
