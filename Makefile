@@ -26,7 +26,7 @@ test: $(VENV)/installed-tests
 	@$(MAKE) --no-print-directory --jobs=2 check run-tests
 
 run-tests: $(VENV)/installed-tests
-	$(VENV)/bin/python -m pytest -n 2 --dist worksteal
+	$(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
 # Warnings are errors for those who work on it; whoever only installs it may have a compiler that nobody has tried.
 test run-tests check tidy coverage: BUILD := --config-settings=cmake.define.ONNXMEM_WERROR=ON
@@ -43,7 +43,7 @@ tidy: $(VENV)/installed-tests
 
 coverage: $(VENV)/installed-tests
 	$(VENV)/bin/coverage erase
-	-$(VENV)/bin/coverage run -m pytest -n 2 --dist worksteal
+	-$(VENV)/bin/coverage run -m pytest -n 3 --dist worksteal
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 

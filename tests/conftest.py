@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from onnxmem import zoo
 
 # Started in the background of a shell, tests inherit that Ctrl-C is ignored; so would the processes they press it in.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Neither what earlier processes left, nor what tests leave: those that are about it say so.
+os.environ["ONNXMEM_KEEP_PLANS"] = "0"
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ class Dashboard:
         # Tabs share what the browser has fetched and compiled, and nothing else.
         if str(context) not in self._contexts:
             made = self.browser.new_context(viewport={"width": 1280, "height": 1000}, **context)
+            made.set_default_timeout(WAIT)
             self._contexts[str(context)] = made
         page = self._contexts[str(context)].new_page()
         errors: list[str] = []

@@ -55,7 +55,8 @@ def test_a_planned_session_is_hardly_larger_than_a_stock_one(tmp_path: Path, nam
     # Only what is the process's own: how many pages of a library are mapped around one that is touched depends on what
     # lies in the page cache. Bytecode as an installed package has it: compiling would count.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = str(tmp_path / "bytecode")
+    environment |= {"PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment["ONNXMEM_KEEP_PLANS"] = "1"
 
     def anonymous(mode: str) -> int:
         command = [sys.executable, "-c", code, mode, str(model)]

@@ -91,6 +91,8 @@ inline Replayed replay(const Tape& tape, Pool& pool, const std::vector<Call>& ca
   const auto left = play(calls, mark);
   end(run);
   const Replayed result = run.finish();
+  // As far as it follows the tape, it counts calls as the recording did.
+  if (!result.deviation) CHECK(run.calls() == static_cast<std::int64_t>(tape.events().size()));
   pool.release(*loan.region);
   for (void* block : left) release(block);
   return result;

@@ -282,7 +282,8 @@ void make_results(nb::module_& module) {
       .def_ro("asked_bytes", &Deviation::asked_bytes);
   nb::class_<Replayed>(module, "Replayed")
       .def_ro("deviation", &Replayed::deviation)
-      .def_ro("overruns", &Replayed::overruns);
+      .def_ro("overruns", &Replayed::overruns)
+      .def_ro("marks", &Replayed::marks);
 }
 
 // Classes can be made only once in a process, and a module may well be imported a second time.

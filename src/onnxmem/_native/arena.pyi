@@ -110,6 +110,8 @@ class Deviation:
 class Replayed:
     deviation: Deviation | None
     overruns: int
+    marks: int
+    """How often ONNX Runtime asked how far the run has come."""
 
 def place_in_sequence(sizes: _Column, lowers: _Column, uppers: _Column, alignment: int = 64) -> _Column: ...
 def connected() -> bool: ...

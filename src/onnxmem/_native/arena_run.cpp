@@ -194,7 +194,7 @@ Replayed ReplayingRun::finish() {
     deviate(DeviationKind::buffer_outlived_the_run, 0, 0);
   else if (following())
     deviate(DeviationKind::ended_early, tape_.size_of(tape_.events()[step_].buffer), 0);
-  return {deviation_, overruns_};
+  return {deviation_, overruns_, marks};
 }
 
 namespace {

@@ -35,6 +35,7 @@ struct Deviation {
 struct Replayed {
   std::optional<Deviation> deviation;
   std::uint64_t overruns = 0;  // guards found overwritten, where there are guards
+  std::int64_t marks = 0;
 };
 
 class Run {
@@ -104,6 +105,7 @@ class ReplayingRun final : public Run {
   ReplayingRun(const Tape& tape, Region& region);
   void* allocate(std::size_t size) noexcept override;
   bool release(void* p) noexcept override;
+  std::int64_t calls() const override { return static_cast<std::int64_t>(step_); }
   Replayed finish();
 
  private:

@@ -133,6 +133,8 @@ class Worker:
             mode=self.task.mode,
             settings=self.task.options,
             config=self.task.config,
+            # What is measured is a first start, whatever earlier processes left.
+            keep_plans=False if self.task.mode in (None, "planned") else None,
         )
 
     def run_model(self, times: int) -> None:

@@ -121,9 +121,10 @@ def _nodes(task: RecordTask, feeds: Mapping[str, Any], trace: Trace) -> Recordin
 
 
 def _plan(task: RecordTask, runs: Sequence[Mapping[str, Any]], seconds: float) -> Mapping[str, Any]:
+    from onnxmem.session.planned.made import sharer_of  # noqa: PLC0415
     from onnxmem.session.planned.pairs import NOTHING  # noqa: PLC0415
-    from onnxmem.session.planned.plan_book import RunKey, solved  # noqa: PLC0415
-    from onnxmem.session.planned.planner import sharer_of  # noqa: PLC0415
+    from onnxmem.session.planned.plan_book import solved  # noqa: PLC0415
+    from onnxmem.session.planned.run_key import RunKey  # noqa: PLC0415
     from onnxmem.session.planned.source import look_at  # noqa: PLC0415
     from onnxmem.session.planned.trace import record_all  # noqa: PLC0415
 

@@ -83,6 +83,8 @@ class SessionMemory(Record):
     """How often a run had to wait for a region."""
     shapes_predicted: int = 0
     """How many shapes were planned before they ran for the first time, by what others had asked for."""
+    shapes_kept: int = 0
+    """How many shapes began with the plan that an earlier process left."""
     overruns: int = 0
     """Writes behind the end of a buffer; only a session with debug=True looks."""
     shapes: tuple[ShapeMemory, ...] = ()

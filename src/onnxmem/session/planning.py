@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ class PlanningOptions:
     """Whether the system is asked for large pages."""
     sharing: bool | None = None
     """Whether operators may write over an input that dies, where their kernels allow it; by default yes."""
+    keep_plans: bool | None = None
+    """Whether plans are kept in the user's cache folder, for later processes; by default yes, unless the environment
+    variable ONNXMEM_KEEP_PLANS is 0."""
     debug: bool | None = None
     """Whether freed memory is overwritten and the ends of buffers are watched."""
 
@@ -53,6 +57,13 @@ class PlanningOptions:
             raise UsageError(f"arena must be an onnxmem.Arena, not {self.arena!r}")
         if self.trim_after is not None or self.huge_pages:
             raise UsageError("a shared arena has its own trim_after and huge_pages", hint="give them to the Arena")
+
+    @property
+    def keeps(self) -> bool:
+        """Whether plans come from the cache folder, and go there."""
+        if self.keep_plans is None:
+            return self.plans is None and os.environ.get("ONNXMEM_KEEP_PLANS") != "0"
+        return self.plans is None and self.keep_plans
 
     @property
     def given(self) -> list[str]:

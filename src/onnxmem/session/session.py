@@ -45,8 +45,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """onnxruntime's session: the same arguments, methods and outputs, made from a model or from a package's folder.
 
     It runs inside a plan: the first run of each combination of input shapes records what the model asks for, its
-    placement is solved, and later runs happen at those places in one arena. Where that cannot be, it runs as stock (a
-    package in its own mode), warns once, and `memory.reason` says why. `mode` asks for another way to load and run.
+    placement is solved, and later runs happen at those places in one arena; in later processes (`keep_plans`), all of
+    them do. Where that cannot be, it runs as stock (a package in its own mode), warns once, and `memory.reason` says
+    why. `mode` asks for another way to load and run.
 
     The mode's settings come on top of `sess_options`, which stays as it was, and on top of them `settings` (attributes
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
@@ -73,6 +74,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         trim_after: float | None = None,
         huge_pages: bool | None = None,
         sharing: bool | None = None,
+        keep_plans: bool | None = None,
         debug: bool | None = None,
         **kwargs: Any,
     ) -> None:
@@ -100,7 +102,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             self.package.check_here(onnxruntime.__version__)
             providers = _only_cpu(providers, self.package)
             path_or_bytes = self.package.model
-        self._source = _look_at(path_or_bytes) if self._to_be_planned and self._planning.sharing is not False else None
+        self._source, self._content = _look_at(path_or_bytes, self._planning) if self._to_be_planned else (None, "")
+        if provider_options or any(not isinstance(provider, str) for provider in providers or ()):
+            self._content = ""  # nobody knows what those change
         with self._prepared(providers, provider_options, from_bytes=isinstance(path_or_bytes, bytes)):
             super().__init__(path_or_bytes, self._options, providers, provider_options, **kwargs)
 
@@ -217,21 +221,26 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _plan(self, providers: Any, provider_options: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
         try:
-            from onnxmem.session.planned import planner as planned  # noqa: PLC0415
+            from onnxmem.session.planned import made  # noqa: PLC0415
+            from onnxmem.session.planned.planner import Planner  # noqa: PLC0415
             from onnxmem.session.planned.target import target_of  # noqa: PLC0415
 
             with applied(self._options, self._settings, {}):
                 target = target_of(self._options, providers, provider_options)
-                sharer = planned.sharer_of(self._options, self._source)
+                sharer = made.sharer_of(self._options, self._source) if self._planning.sharing is not False else None
+                known = self._content, self._config, self._source
+                kept = made.kept_plans(self._options, *known, sharing=sharer is not None)
             self._unplanned = target if isinstance(target, str) else ""
             if not isinstance(target, str):
                 # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
                 level = self._settings.get("graph_optimization_level")
                 packaged = self.package is not None and level == "ORT_DISABLE_ALL"
                 if target.device is not None:
-                    sharer = None  # what may be written over what, is known of the CPU's kernels
-                planner = planned.Planner(self._planning, sharer, packaged=packaged, target=target)
-                while_made.enter_context(planned.made_for_plans(self._options, planner))
+                    sharer = kept = (
+                        None  # what may be written over what, and what is kept, is known of the CPU's kernels
+                    )
+                planner = Planner(self._planning, sharer, packaged=packaged, target=target, kept=kept)
+                while_made.enter_context(made.made_for_plans(self._options, planner))
                 return planner
         except ImportError as error:
             self._unplanned = f"the planner cannot be imported: {error}"
@@ -248,10 +257,18 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             warnings.warn(text, RuntimeWarning, stacklevel=stacklevel)
 
 
-def _look_at(model: str | bytes | os.PathLike[str]) -> Source:
+def _look_at(model: str | bytes | os.PathLike[str], planning: PlanningOptions) -> tuple[Source | None, str]:
+    """What is certain about a model; and a name for its content, if its plans are kept."""
+    if planning.sharing is False and not planning.keeps:
+        return None, ""
     from onnxmem.session.planned.source import look_at  # noqa: PLC0415  only planned sessions ask
 
-    return look_at(model)
+    source = look_at(model)
+    if not (planning.keeps and source.own_operators):
+        return source, ""
+    from onnxmem.session.planned.identity import content_of  # noqa: PLC0415
+
+    return source, content_of(model)
 
 
 def _check_spelling(unknown: Iterable[str]) -> None:

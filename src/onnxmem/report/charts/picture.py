@@ -50,7 +50,7 @@ def draw(chart: Chart, **more: Any) -> Picture:
         raise missing_extra("altair", "report") from error
     place, function = DRAWINGS[chart.kind].split(":")
     draws = getattr(importlib.import_module(f"onnxmem.report.charts.{place}"), function)
-    # Altair would check every part against its schema, in a quarter of the time; what is drawn here, tests have checked.
+    # Altair would check every part against its schema, for a quarter of the time; what is drawn here, tests check.
     with debug_mode(arg=False):
         drawn: Picture = draws(chart.document, **more)
     return drawn

@@ -1,20 +1,14 @@
-"""Does a kernel give the same bits when its output lies where its input does? Asked of the kernel, and written down."""
+"""Does a kernel give the same bits when its output lies where its input does? Asked of the kernel."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxmem._native import arena as native
-from onnxmem.errors import OnnxmemError
 from onnxmem.session.options import silent
 from onnxmem.session.planned import bridge
 from onnxmem.session.planned.pairs import Question
@@ -22,7 +16,6 @@ from onnxmem.session.planned.rules import PROMISED
 from onnxmem.session.planned.tiny import tiny_model
 from onnxmem.session.planned.trace import OUTLIVES, Trace
 
-_FORMAT = 1
 _DTYPES = {"float": "f4", "double": "f8", "float16": "f2", "bool": "?", "int8": "i1", "uint8": "u1", "int32": "i4",
            "int64": "i8"}  # fmt: skip
 _CONTRIB = ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "BiasGelu", "QuickGelu")
@@ -139,50 +132,3 @@ def _numbers(shape: tuple[int, ...], dtype: str, seed: int) -> npt.NDArray[Any]:
         return (parts < 0.5).reshape(shape)
     numbers = parts * 1.8 + 0.1 if _DTYPES[dtype].startswith("f") else parts * 18 + 1
     return numbers.astype(_DTYPES[dtype]).reshape(shape)
-
-
-# The file.
-
-
-def read() -> dict[str, Sequence[int]]:
-    """What earlier processes found; nothing if there is no file, or if it is damaged."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        document = json.loads(_file().read_text())
-        answers = document["answers"]
-        if document["sha256"] == _digest(answers):
-            return {str(key): [int(position) for position in positions] for key, positions in answers.items()}
-    return {}
-
-
-def write(found: Mapping[str, Sequence[int]]) -> None:
-    """Add to it. Should two processes do so at once, what one of them found is asked again."""
-    from onnxmem.files import write_text  # noqa: PLC0415
-
-    answers = {**read(), **{key: list(positions) for key, positions in found.items()}}
-    with suppress(OSError, OnnxmemError):  # a home that cannot be written to costs some milliseconds each time
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        write_text(_file(), json.dumps({"answers": answers, "sha256": _digest(answers)}))
-
-
-def _digest(answers: Mapping[str, Sequence[int]]) -> str:
-    return hashlib.sha256(json.dumps(answers, sort_keys=True).encode()).hexdigest()
-
-
-def _file() -> Path:
-    """Where answers are kept that hold here: the kernels and the processor they run on are in its name."""
-    import onnxruntime  # noqa: PLC0415
-
-    library = Path(onnxruntime.__file__).parent / "capi"
-    built = sorted((file.name, file.stat().st_size) for file in library.glob("onnxruntime_pybind11_state*"))
-    facts = [_FORMAT, onnxruntime.__version__, built, _processor(), sorted(PROMISED.items())]
-    name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxmem"
-    return folder / f"sharing-{name}.json"
-
-
-def _processor() -> list[str]:
-    """What the processor can do: kernels choose their routines by that."""
-    with suppress(OSError), Path("/proc/cpuinfo").open() as file:
-        return [line.strip() for line in file.read(16384).split("\n\n")[0].splitlines()
-                if line.lower().startswith(("model name", "flags", "features", "cpu part"))]  # fmt: skip
-    return []

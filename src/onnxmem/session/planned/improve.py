@@ -12,6 +12,7 @@ import weakref
 
 from onnxmem.errors import OnnxmemError
 from onnxmem.session.planned.arena import Arena
+from onnxmem.session.planned.kept import KeptPlans
 from onnxmem.session.planned.placing import improve as longer_search
 from onnxmem.session.planned.plan_book import PlanBook, ShapePlan
 from onnxmem.session.planned.trace import Trace
@@ -53,16 +54,23 @@ class _Improver:
 class _Job:
     """Improve one shape's plan; a session that has gone meanwhile is not kept alive for it."""
 
-    def __init__(self, book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
+    def __init__(self, book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float, kept: KeptPlans | None) -> None:
         self.book, self.shape, self.arena = weakref.ref(book), weakref.ref(shape), weakref.ref(arena)
         self.seconds = seconds
+        self.kept = kept
 
     def work(self, stopping: threading.Event) -> None:
         end, seed = time.monotonic() + self.seconds, 0
         while not stopping.is_set() and (left := end - time.monotonic()) > 0:
             if self.slice(min(left, _SLICE), seed):
-                return
+                break
             seed += 1
+        book, shape = self.book(), self.shape()
+        if self.kept is None or book is None or shape is None or stopping.is_set():
+            return
+        tape, placement = book.followed(shape)
+        if tape is not None and not shape.predicted:
+            self.kept.write(shape.key, tape, placement, shape.sharing, searched=True)
 
     def slice(self, seconds: float, seed: int) -> bool:
         """One search; True if there is no point in another."""
@@ -82,12 +90,12 @@ class _Job:
         return not after.improvable
 
 
-def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float) -> None:
-    """Look for a better plan of this shape for so long, if there can be one."""
+def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float, kept: KeptPlans | None = None) -> None:
+    """Look for a better plan of this shape for so long, if there can be one; then keep what was found."""
     if book.full and shape.placement.peak < book.peak:
         return  # shapes come and go: each would keep a processor busy, and the arena is as large as the largest needs
     if seconds > 0 and shape.placement.improvable:
-        _state["improver"].add(_Job(book, shape, arena, seconds))
+        _state["improver"].add(_Job(book, shape, arena, seconds, kept))
 
 
 _state = {"improver": _Improver()}

@@ -17,9 +17,6 @@ from onnxmem.session.planned.trace import Trace
 if TYPE_CHECKING:
     from onnxmem.session.planned.profile import NodeCalls
 
-if TYPE_CHECKING:
-    pass
-
 
 class Question(NamedTuple):
     """What a kernel is asked: how it broadcasts decides which of its routines runs."""
@@ -89,6 +86,10 @@ class Sharing:
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"these are not pairs of buffers: {error}") from error
+
+    def has(self, pairs: Int64Array) -> bool:
+        """Whether all of these are among its own."""
+        return set(map(tuple, pairs.tolist())) <= set(map(tuple, self.pairs.tolist()))
 
     def within(self, count: int) -> Sharing:
         """The same, if they are pairs of so many buffers; or else an error."""

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,29 +21,12 @@ from onnxmem.placement.problem import Int64Array
 from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply, in_common
 from onnxmem.session.planned.pairs import NOTHING, Sharing, Trust
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
+from onnxmem.session.planned.run_key import RunKey
 from onnxmem.session.planned.trace import DEVICE_ALIGNMENT, OUTLIVES, Trace
 
 if TYPE_CHECKING:
     from onnxmem.session.memory import Deviation
     from onnxmem.session.planned.formulas import Formulas
-
-
-class RunKey(NamedTuple):
-    """What decides what a run asks for: the shapes that go in, and the outputs that are wanted or already there."""
-
-    inputs: tuple[tuple[str, tuple[int, ...]], ...]
-    outputs: tuple[str, ...]
-    bound: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """All of it but the numbers."""
-        return tuple((name, len(dims)) for name, dims in self.inputs), self.outputs, self.bound
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """The numbers."""
-        return tuple(dim for _, dims in self.inputs for dim in dims)
 
 
 @dataclass(eq=False)
@@ -57,6 +40,8 @@ class ShapePlan:
     replayed: int = 0
     predicted: bool = False
     """Whether nothing was recorded: formulas say what its runs ask for."""
+    kept: bool = False
+    """Whether an earlier process left it, and no run has shown yet that it is right."""
     reason: str = ""
     sharing: Sharing = NOTHING
     """Which buffers may share places; which of them do, the placement says."""
@@ -92,6 +77,7 @@ class Counts:
     runs_repeated: int = 0
     overruns: int = 0
     shapes_predicted: int = 0
+    shapes_kept: int = 0
 
 
 class PlanBook:
@@ -181,11 +167,54 @@ class PlanBook:
         with self.lock:
             self._counts.runs_recorded += 1
             shape.conduct = Conduct(recorded_again=key in self._recorded_again)
-            # Not union1d, which imports masked arrays: more than a MiB in the middle of somebody's first run.
-            numbers = {*self._outlasting.tolist(), *np.flatnonzero(trace.uppers == OUTLIVES).tolist()}
-            self._outlasting = np.array(sorted(numbers), np.int64)
             self._keep(shape)
         return shape
+
+    def take(self, key: RunKey, trace: Trace, placement: Placement, *, provable: bool) -> ShapePlan:
+        """Follow what an earlier process did. Where the next run cannot prove which buffers may share a place, only
+        those do that are known already."""
+        sharing = Sharing(placement.shared)
+        if len(placement.shared) and not provable:
+            sharing = self._known(trace)
+            if not sharing.has(placement.shared):
+                placement = place(trace, room=self.peak, pairs=sharing.pairs)
+        shape = ShapePlan(key, placement, follow(trace, placement), sharing=sharing, kept=True)
+        with self.lock:
+            if key in self._shapes:  # another thread was faster
+                return self._shapes[key]
+            self._counts.shapes_kept += 1
+            self._keep(shape)
+        return shape
+
+    def prove(self, shape: ShapePlan, trace: Trace, found: Sharing | None) -> bool:
+        """A run made all the calls of a kept plan. `found` are the pairs that may share in it, if its nodes were seen.
+
+        False if others did: its outputs may be wrong, and the plan is another one now.
+        """
+        self._learn(shape.key, trace)
+        sharing = self._known(trace) if found is None else found
+        before = shape.placement
+        right = sharing.has(before.shared)
+        after = before if right else place(trace, pairs=sharing.pairs)
+        tape = shape.tape if right else follow(trace, after)
+        with self.lock:
+            if found:
+                self._shared = trace, found
+            shape.placement, shape.tape = after, tape
+            shape.room = max(shape.room, after.peak)
+            shape.kept, shape.sharing = False, sharing
+            self._counts.runs_repeated += not right
+        return right
+
+    def _known(self, trace: Trace) -> Sharing:
+        """The pairs of another trace that was looked into, in this one."""
+        return self._shared[1].for_trace(self._shared[0], trace) if self._shared else NOTHING
+
+    def forget(self, shape: ShapePlan) -> None:
+        """The next run of this shape is recorded."""
+        with self.lock:
+            if self._shapes.get(shape.key) is shape:
+                del self._shapes[shape.key]
 
     def predict(self, key: RunKey) -> ShapePlan | None:
         """A plan for a shape that never ran, if what it will ask for is certain."""
@@ -205,6 +234,10 @@ class PlanBook:
         return shape
 
     def _learn(self, key: RunKey, trace: Trace) -> None:
+        with self.lock:
+            # Not union1d, which imports masked arrays: more than a MiB in the middle of somebody's first run.
+            numbers = {*self._outlasting.tolist(), *np.flatnonzero(trace.uppers == OUTLIVES).tolist()}
+            self._outlasting = np.array(sorted(numbers), np.int64)
         with self.learning:
             if self._formulas is None:
                 if self._first is None or self._first[0] == key:
@@ -220,7 +253,7 @@ class PlanBook:
         """With a plan that was found at once. A shape may never come again: a search is for those that need more room
         than there is, and a long one for those that will be remembered."""
         seconds = AT_ONCE / 10 if self.full else AT_ONCE
-        sharing = self._shared[1].for_trace(self._shared[0], trace) if self._shared else NOTHING
+        sharing = self._known(trace)
         placement = place(trace, guard=self.guard, seconds=seconds, room=self.peak, pairs=sharing.pairs)
         return ShapePlan(key, placement, follow(trace, placement, guard=self.guard), sharing=sharing)
 

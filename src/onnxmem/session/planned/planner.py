@@ -17,24 +17,21 @@ import onnxruntime
 
 from onnxmem._native import arena as native
 from onnxmem.placement.shares import Int64Array
-from onnxmem.session.modes import find_mode
-from onnxmem.session.options import applied, entries
-from onnxmem.session.planned import bridge
 from onnxmem.session.planned.arena import own_arena
 from onnxmem.session.planned.forks import GATE
-from onnxmem.session.planned.keys import (
+from onnxmem.session.planned.pairs import Sharer, Sharing
+from onnxmem.session.planned.placing import at_once, follow, warm_up
+from onnxmem.session.planned.plan_book import PlanBook, ShapePlan
+from onnxmem.session.planned.run_key import (
     Binding,
+    RunKey,
     key_of_binding,
-    key_of_feeds,
+    key_of_run,
     shrink_again,
     shrinks,
     synchronizes,
     without_shrinking,
 )
-from onnxmem.session.planned.pairs import Sharer
-from onnxmem.session.planned.placing import at_once, follow, warm_up
-from onnxmem.session.planned.plan_book import PlanBook, RunKey, ShapePlan
-from onnxmem.session.planned.source import Source
 from onnxmem.session.planned.target import Target
 from onnxmem.session.planned.trace import Trace
 from onnxmem.session.planning import PlanningOptions
@@ -44,9 +41,9 @@ if TYPE_CHECKING:  # imported where somebody asks, or a run deviates: most sessi
     from onnxmem.session.memory import Deviation, SessionMemory, ShapeMemory
 
 if TYPE_CHECKING:
+    from onnxmem.session.planned.kept import KeptPlans
     from onnxmem.session.planned.profile import NodeCalls, Profile
 
-_ENVIRONMENT = "session.use_env_allocators"
 _GUARD = 64
 
 
@@ -60,9 +57,10 @@ class Planner:
         *,
         packaged: bool = False,
         target: Target = Target(),  # noqa: B008  it is immutable
+        kept: KeptPlans | None = None,
     ) -> None:
         """Without a sharer, no buffers share places. A model that is `packaged` runs its nodes in the same order in
-        every session, so that what a file says of them holds.
+        every session, so that what a file says of them holds. `kept` are the plans that earlier processes left.
         """
         self.arena = options.arena or own_arena(options.trim_after, bool(options.huge_pages))
         self.device = target.device
@@ -75,6 +73,7 @@ class Planner:
         self.book = PlanBook(options.max_plans or 16, guard, self.device)
         self._plan_seconds = 5.0 if options.plan_seconds is None else options.plan_seconds
         self._sharer = sharer
+        self._kept = None if options.debug else kept  # guards need room that a kept plan does not have
         # Held in the first run, so that there is one run in the profile.
         self._first_run = threading.RLock()
         self._profile: Profile | None = None
@@ -93,7 +92,7 @@ class Planner:
     def run(self, run: Callable[..., Any], output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run with feeds, which may be arrays or OrtValues."""
         placed = self._shrunk if run_options is not None and shrinks(run_options) else self._placed
-        key = key_of_feeds(output_names, feeds, run_options, on_device=self.device is not None)
+        key = key_of_run(output_names, feeds, run_options, on_device=self.device is not None)
         return placed(key, run, output_names, feeds, run_options)
 
     def run_bound(self, run: Callable[..., Any], binding: Any, run_options: Any) -> None:
@@ -154,7 +153,7 @@ class Planner:
         return self._planned(key, run, *arguments)
 
     def _planned(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
-        shape = self.book.find(key) or self.book.predict(key)
+        shape = self.book.find(key) or self.book.predict(key) or self._take_kept(key, run)
         if shape is None:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
@@ -163,6 +162,8 @@ class Planner:
             self.book.count(from_heap=1)
         elif not native.begin_replay(tape, self._pool):
             self.book.count(from_heap=1)
+        if self._profile is not None and shape.kept:
+            native.mark_as(self._profile.new_token())
         outputs, failure = None, None
         GATE.enter()
         try:
@@ -173,22 +174,34 @@ class Planner:
             GATE.leave()
             result = native.end_run(failure is None and self._settled(arguments[-1]))
             self.arena.used()
-        if tape is not None and isinstance(result, native.Replayed):
-            if result.overruns:
-                self.book.count(overruns=result.overruns)
-            deviation = _deviation(result.deviation)
-            if not shape.trusts(tape, deviation):
-                outputs = None  # which may be wrong, or failed for being wrong
-                self.book.unshare(shape, tape)
-                return self._planned(key, run, *arguments)
-            if failure is None:  # a run that failed says nothing about the plan
-                if self.book.ran(shape, deviation):
-                    self.arena.needed(self.book, self.book.peak, for_good=True)
-                if shape.came_again and shape.placement.improvable:
-                    self._improve(shape)
+        replayed = isinstance(result, native.Replayed) and tape is not None
+        if replayed and not self._is_right(shape, tape, run, result, failure):  # type: ignore[arg-type]
+            outputs = None  # which may be wrong, or failed for being wrong
+            return self._planned(key, run, *arguments)
         if failure is not None:
             raise failure
         return outputs
+
+    def _is_right(
+        self, shape: ShapePlan, tape: native.Tape, run: Callable[..., Any], result: native.Replayed, failure: Any
+    ) -> bool:
+        """Whether the outputs of a run are right; and what is to be done about its plan, is done."""
+        if result.overruns:
+            self.book.count(overruns=result.overruns)
+        if shape.kept and not self._stands(shape, tape, run, result, failure):
+            return False
+        deviation = _deviation(result.deviation)
+        if deviation is not None and self._kept is not None:
+            self._kept.missed(shape.key)
+        if not shape.trusts(tape, deviation):
+            self.book.unshare(shape, tape)
+            return False
+        if failure is None:  # a run that failed says nothing about the plan
+            if self.book.ran(shape, deviation):
+                self.arena.needed(self.book, self.book.peak, for_good=True)
+            if shape.came_again and shape.placement.improvable:
+                self._improve(shape)
+        return True
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run without a plan, and make one of what the run asks for."""
@@ -204,7 +217,7 @@ class Planner:
             if on_heap:
                 self._trim_heap()  # what the run left there is not to lie beside what the search takes
             if completed and isinstance(result, native.Recorded):
-                shape = self._solve(key, result, self._nodes(run, result))
+                shape = self._solve(key, run, result)
                 if shape is not None and self.book.guard and outputs is not None:
                     self._suspect(shape, run, *arguments)
             if on_heap:
@@ -224,21 +237,65 @@ class Planner:
     def _improve(self, shape: ShapePlan) -> None:
         from onnxmem.session.planned.improve import improve  # noqa: PLC0415  few plans can be improved
 
-        improve(self.book, shape, self.arena, self._plan_seconds)
+        improve(self.book, shape, self.arena, self._plan_seconds, self._kept)
+
+    def _take_kept(self, key: RunKey, run: Callable[..., Any]) -> ShapePlan | None:
+        found = self._kept.read(key) if self._kept is not None else None
+        if found is None:
+            return None
+        if not len(found.placement.shared):
+            self._end_profile(run)  # there was nothing to share
+        shape = self.book.take(key, *found, provable=self._profile is not None)
+        self.arena.needed(self.book, self.book.peak)
+        return shape
+
+    def _stands(
+        self, shape: ShapePlan, tape: native.Tape, run: Callable[..., Any], result: native.Replayed, failure: Any
+    ) -> bool:
+        """Whether the outputs of a run inside a kept plan are right; and if the plan is not, it is another one now."""
+        shares = len(shape.placement.shared) > 0
+        if failure is not None and not shares:
+            return True  # a run that failed says nothing about the plan
+        if failure is not None or result.deviation is not None:
+            self.book.forget(shape)
+            self._kept.missed(shape.key)  # type: ignore[union-attr]
+            return not shares
+        trace = Trace.recorded(tape.trace)
+        with self._seen(run, result.marks) as nodes:
+            right = self.book.prove(shape, trace, self._pairs(trace, nodes))
+        if not right:
+            self._keep(shape)
+        return right
+
+    def _keep(self, shape: ShapePlan) -> None:
+        if self._kept is not None and shape.tape is not None:
+            self._kept.write(shape.key, shape.tape, shape.placement, shape.sharing)
 
     def _reconsider_profile(self, key: RunKey, run: Callable[..., Any]) -> None:
         """End it before it has begun, if it would take more than is worth it."""
         if self._profile and self._sharer and not self._sharer.source.worth_a_profile(dims for _, dims in key.inputs):
+            self._end_profile(run)
+
+    def _end_profile(self, run: Callable[..., Any]) -> None:
+        if self._profile is not None:
             self._profile = None
             onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
 
-    def _nodes(self, run: Callable[..., Any], recorded: native.Recorded) -> list[NodeCalls] | None:
-        """The nodes of the run that has just been recorded; None if it was not profiled."""
-        profile, self._profile = self._profile, None
-        if profile is None:
-            return None
-        onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
-        return profile.nodes(recorded.marks) if recorded.complete else None
+    @contextmanager
+    def _seen(self, run: Callable[..., Any], marks: int) -> Iterator[list[NodeCalls] | None]:
+        """The nodes of the run that has just ended, with so many marks; None if it was not profiled.
+
+        No other run begins before the block has ended.
+        """
+        try:
+            if self._profile is not None:
+                onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
+            yield None if self._profile is None else self._profile.nodes(marks)
+        finally:
+            self._profile = None
+
+    def _pairs(self, trace: Trace, nodes: list[NodeCalls] | None) -> Sharing | None:
+        return None if nodes is None or self._sharer is None else self._sharer.find(trace, nodes)
 
     def _suspect(self, shape: ShapePlan, run: Callable[..., Any], *arguments: Any) -> None:
         """Look whether sharing changes outputs; if it does, say where, and share nothing."""
@@ -261,17 +318,17 @@ class Planner:
             text = f"outputs change where this is written over its input: {', '.join(wrong)}; no places are shared"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def _solve(self, key: RunKey, recorded: native.Recorded, nodes: list[NodeCalls] | None) -> ShapePlan | None:
-        if not recorded.complete:
-            self.book.unfollowable(key)
-            return None
-        trace, sharing = Trace.recorded(recorded), None
-        if nodes is not None and self._sharer is not None:
-            sharing = self._sharer.find(trace, nodes)
-        shape = self.book.recorded(key, trace, sharing)
+    def _solve(self, key: RunKey, run: Callable[..., Any], recorded: native.Recorded) -> ShapePlan | None:
+        with self._seen(run, recorded.marks) as nodes:
+            if not recorded.complete:
+                self.book.unfollowable(key)
+                return None
+            trace = Trace.recorded(recorded)
+            shape = self.book.recorded(key, trace, self._pairs(trace, nodes))
         # What only the first run needed is not kept for it.
         for_good = self.device is not None and shape.conduct.recorded_again
         self.arena.needed(self.book, self.book.peak, for_good=for_good)
+        self._keep(shape)
         return shape
 
 
@@ -307,36 +364,6 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
-
-
-@contextmanager
-def made_for_plans(options: Any, planner: Planner | None = None) -> Iterator[None]:
-    """Sessions made with these options in this block take their memory from us; RuntimeUnsupported, if they cannot.
-
-    The one that is made for `planner` is profiled as long as it has not run, if the planner wants that.
-    """
-    with bridge.enlisted(planner.device if planner else None), applied(options, find_mode("planned").options, {}):
-        # An entry cannot be removed, and overwriting it is logged as a warning. It may stay: a stock session made with
-        # it finds no allocator in the environment and takes its own.
-        if entries(options, [_ENVIRONMENT]).get(_ENVIRONMENT) != "1":
-            options.add_session_config_entry(_ENVIRONMENT, "1")
-        if planner is None or not planner.wants_profile:
-            yield
-            return
-        from onnxmem.session.planned.profile import profiled  # noqa: PLC0415
-
-        with profiled(options) as profile:
-            yield
-        planner.take_profile(profile())
-
-
-def sharer_of(options: Any, source: Source | None) -> Sharer | None:
-    """What finds the buffers that may share places; None if none may, or if nobody can say which is which."""
-    # Whoever profiles for himself has the profile that would tell.
-    if source is None or not source.own_operators or options.enable_profiling:
-        return None
-    order = f"{options.graph_optimization_level.name} {getattr(options, 'execution_order', '')}"
-    return Sharer(threads=options.intra_op_num_threads, source=source, order=order)
 
 
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:

@@ -25,6 +25,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from onnxmem.session.planned.answers import read_answers, write_answers
 from onnxmem.session.planned.pairs import Question
 from onnxmem.session.planned.profile import NodeCalls, Value
 
@@ -101,9 +102,7 @@ class Rules:
     def keep(self) -> None:
         """Write down what is new, for the next process."""
         if self.asked:
-            from onnxmem.session.planned.asking import write  # noqa: PLC0415
-
-            write(self.asked)
+            write_answers(sorted(PROMISED.items()), self.asked)
             self.asked = {}
 
 
@@ -121,10 +120,8 @@ _state: dict[str, Rules] = {}
 
 def known_rules() -> Rules:
     """This process's, with what earlier ones found out."""
-    from onnxmem.session.planned.asking import read  # noqa: PLC0415
-
     if "rules" not in _state:
-        _state.setdefault("rules", Rules(read()))
+        _state.setdefault("rules", Rules(read_answers(sorted(PROMISED.items()))))
     return _state["rules"]
 
 

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 _KNOWN = {
     b"", b"ai.onnx", b"ai.onnx.ml", b"ai.onnx.preview", b"ai.onnx.preview.training", b"ai.onnx.training",
@@ -30,8 +30,12 @@ _NAME, _FLOAT = 1, 2
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}
 _LONGEST = 20
 """A tag and a length take no more bytes."""
+_WINDOW = 4096
+"""So much is read at once: most fields are small, and the next one is in it, too."""
 _LAST = 0x80
 _LARGE = 1 << 16
+_ORT = b"ORTM"
+*_LOOPS, _CONVOLUTION = [bytes([_OPERATOR << 3 | _BYTES, len(name)]) + name for name in (b"Loop", b"Scan", b"Conv")]
 _SIGMOID, _QUICK_GELU = b"Sigmoid", b"QuickGelu"
 _NO_FACTOR = {
     b"Conv", b"ConvTranspose", b"BatchNormalization", b"InstanceNormalization", b"LayerNormalization", b"Add", b"Sub",
@@ -42,10 +46,12 @@ _NO_FACTOR = {
 
 Read = Callable[[int, int], bytes]
 Field = tuple[int, int, int]
+T = TypeVar("T")
 
 
-# What a profile takes per node; how many times the inputs a run takes; and what part of it a profile may.
-_PER_NODE, _TIMES, _PART = 3500, 32, 0.05
+# What a profile takes per node, and looking for pairs besides; how many times the inputs a run takes; and what part of
+# it all that may.
+_PER_NODE, _SEARCH, _TIMES, _PART = 3500, 400_000, 32, 0.05
 _PICTURE = 3
 
 
@@ -60,6 +66,10 @@ class Source(NamedTuple):
     """How many there are before ONNX Runtime optimizes them."""
     width: int = 0
     """The largest matrix among the weights has no less rows, nor columns."""
+    loops: bool = False
+    """Some of its nodes may run any number of times, and each time is in a profile."""
+    blocked: bool = False
+    """ONNX Runtime may put blocked layouts and what converts them into it, in an order that depends on addresses."""
 
     def worth_a_profile(self, shapes: Iterable[Sequence[int]]) -> bool:
         """Whether a run on inputs of these shapes is likely to take much more than the profile of it does.
@@ -68,39 +78,55 @@ class Source(NamedTuple):
         is, and of a row of tokens each one is as wide as the weights are.
         """
         most = max((prod(shape) * (4 if len(shape) >= _PICTURE else self.width) for shape in shapes), default=0)
-        return self.own_operators and self.nodes * _PER_NODE <= most * _TIMES * _PART
+        cost = _SEARCH + self.nodes * _PER_NODE
+        return self.own_operators and not self.loops and cost <= most * _TIMES * _PART
 
 
 def look_at(model: str | bytes | os.PathLike[str]) -> Source:
     """Look at a model's file, or at its bytes."""
+    return read_with(_look, model) or Source()
+
+
+def read_with(reader: Callable[[Read, int], T], model: str | bytes | os.PathLike[str]) -> T | None:
+    """What a reader finds in a model's file, or in its bytes; None if it is an .ort file, or cannot be read."""
     with suppress(OSError, ValueError, IndexError, struct.error):
         if isinstance(model, bytes):
-            return _look(lambda start, end: model[start:end], len(model))
+            return None if model[4:8] == _ORT else reader(lambda start, end: model[start:end], len(model))
         if os.fspath(model).endswith(".ort"):
-            return Source()
+            return None
         with open(model, "rb", buffering=0) as file:  # noqa: PTH123  sessions do without pathlib, which is large
             # Not by mapping it: pages that are looked at would count as memory.
             size = os.fstat(file.fileno()).st_size
-            return _look(lambda start, end: os.pread(file.fileno(), end - start, start), size)
-    return Source()
+            return reader(lambda start, end: os.pread(file.fileno(), end - start, start), size)
+    return None
 
 
 def _look(read: Read, size: int) -> Source:
-    imported, defined, plain = set(), set(), True
-    nodes = width = 0
-    for number, start, end in _fields(read, 0, size):
+    imported, defined, plain, loops = set(), set(), True, False
+    nodes = width = convolutions = 0
+    for number, start, end in fields(read, 0, size):
         if number == _OPSETS:
             imported.add(_text(read, start, end, _DOMAIN))
         elif number == _FUNCTIONS:
             defined.add(_text(read, start, end, _FUNCTION_DOMAIN))
             plain = plain and _plain_silu(read, start, end, _FUNCTION_NODES, inner=True)
+            content = read(start, end)
+            loops, convolutions = loops or _loops(content), convolutions + content.count(_CONVOLUTION)
         elif number == _GRAPH:
             plain = plain and _plain_silu(read, start, end, _NODES, inner=False)
-            for inner, first, last in _fields(read, start, end):
-                nodes += inner == _NODES
+            for inner, first, last in fields(read, start, end):
+                if inner == _NODES:
+                    content = read(first, min(first + _LARGE, last))
+                    nodes, convolutions = nodes + 1, convolutions + content.count(_CONVOLUTION)
+                    loops = loops or _loops(content)
                 width = max(width, _width(read(first, min(first + _HEAD, last)))) if inner == _WEIGHTS else width
     own = bool(imported) and imported <= _KNOWN | defined
-    return Source(own, own and plain, nodes, width)
+    return Source(own, own and plain, nodes, width, loops, convolutions > 1)
+
+
+def _loops(nodes: bytes) -> bool:
+    """Whether there is a loop among nodes, or in a branch of one; their operator comes before what is inside of it."""
+    return any(operator in nodes for operator in _LOOPS)
 
 
 def _width(tensor: bytes) -> int:
@@ -125,15 +151,15 @@ def _plain_silu(read: Read, start: int, end: int, nodes: int, *, inner: bool) ->
     made: dict[bytes, bytes] = {}
     read_by_sigmoid = []
     # A large one is a constant.
-    places = [(a, b) for number, a, b in _fields(read, start, end) if number == nodes and b - a <= _LARGE]
+    places = [(a, b) for number, a, b in fields(read, start, end) if number == nodes and b - a <= _LARGE]
     if not any(_SIGMOID in (content := read(*place)) or _QUICK_GELU in content for place in places):
         return True
     for place in places:
         content = read(*place)
-        fields = list(_fields(lambda a, b, content=content: content[a:b], 0, len(content)))  # type: ignore[misc]
-        texts = [(field, content[a:b]) for field, a, b in fields if field in (_INPUTS, _OUTPUTS, _OPERATOR)]
+        parts = list(fields(lambda a, b, content=content: content[a:b], 0, len(content)))  # type: ignore[misc]
+        texts = [(field, content[a:b]) for field, a, b in parts if field in (_INPUTS, _OUTPUTS, _OPERATOR)]
         operator = next((text for field, text in texts if field == _OPERATOR), b"")
-        attributes = [content[a:b] for field, a, b in fields if field == _ATTRIBUTES]
+        attributes = [content[a:b] for field, a, b in parts if field == _ATTRIBUTES]
         if operator == _QUICK_GELU and _factor(attributes) != 1.0:
             return False
         if operator == _SIGMOID:
@@ -148,7 +174,7 @@ def _plain_silu(read: Read, start: int, end: int, nodes: int, *, inner: bool) ->
 
 def _factor(attributes: list[bytes]) -> float:
     for attribute in attributes:
-        found = {field: attribute[a:b] for field, a, b in _fields(lambda a, b: attribute[a:b], 0, len(attribute))}  # noqa: B023
+        found = {field: attribute[a:b] for field, a, b in fields(lambda a, b: attribute[a:b], 0, len(attribute))}  # noqa: B023
         if found.get(_NAME) == b"alpha" and _FLOAT in found:
             value: float = struct.unpack("<f", found[_FLOAT])[0]
             return value
@@ -156,22 +182,24 @@ def _factor(attributes: list[bytes]) -> float:
 
 
 def _text(read: Read, start: int, end: int, wanted: int) -> bytes:
-    return next((read(first, last) for number, first, last in _fields(read, start, end) if number == wanted), b"")
+    return next((read(first, last) for number, first, last in fields(read, start, end) if number == wanted), b"")
 
 
-def _fields(read: Read, start: int, end: int) -> Iterator[Field]:
+def fields(read: Read, start: int, end: int) -> Iterator[Field]:
     """For each field of a message its number, and where its content begins and ends."""
+    window, at = b"", start
     while start < end:
-        head = read(start, min(start + _LONGEST, end))
-        tag, length = _number(head, 0)
+        if start + _LONGEST > at + len(window) < end:
+            window, at = read(start, min(start + _WINDOW, end)), start
+        tag, position = _number(window, start - at)
         wire, size = tag & 7, 0
         if wire == _VARINT:
-            _, length = _number(head, length)
+            _, position = _number(window, position)
         elif wire == _BYTES:
-            size, length = _number(head, length)
+            size, position = _number(window, position)
         else:
             size = _FIXED.get(wire, end)
-        start += length
+        start = at + position
         if start + size > end:
             raise ValueError("a field ends after its message")
         yield tag >> 3, start, start + size

@@ -174,7 +174,7 @@ def record_all(
     """
     import onnxruntime  # noqa: PLC0415
 
-    from onnxmem.session.planned.planner import made_for_plans  # noqa: PLC0415
+    from onnxmem.session.planned.made import made_for_plans  # noqa: PLC0415
     from onnxmem.session.planned.profile import profiled  # noqa: PLC0415
 
     how = silent(onnxruntime.RunOptions())

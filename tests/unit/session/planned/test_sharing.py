@@ -20,6 +20,7 @@ from benchmarks import shared_places
 from onnxmem import InferenceSession
 from onnxmem.errors import PlanError
 from onnxmem.session.planned import asking, rules, sharing, source
+from onnxmem.session.planned.answers import read_answers
 from onnxmem.session.planned.pairs import NOTHING, Question, Sharing, Trust
 from onnxmem.session.planned.profile import NodeCalls, Profile, Value
 from onnxmem.session.planned.rules import PROMISED, Rules, question
@@ -298,19 +299,19 @@ def test_a_profile_that_is_not_whole_is_not_used(tmp_path: Path) -> None:
 
 def test_answers_are_kept_and_a_damaged_file_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    put = Question("Neg", "float", ("1",))
-    fresh = Rules(asking.read())
+    put, promises = Question("Neg", "float", ("1",)), sorted(PROMISED.items())
+    fresh = Rules(read_answers(promises))
     assert fresh.allow(put, [0], 1)
     fresh.keep()
     (file,) = (tmp_path / "onnxmem").iterdir()
-    told = Rules(asking.read())
+    told = Rules(read_answers(promises))
     assert told.told == {"1 Neg float 1": [0]}
     assert told.allow(put, [0], 1) and not told.asked
     assert not told.allow(put, [1], 1)
     file.write_text(file.read_text().replace("[0]", "[0, 1]"))
-    assert asking.read() == {}
+    assert read_answers(promises) == {}
     file.write_text("{")
-    assert asking.read() == {}
+    assert read_answers(promises) == {}
 
 
 def test_questions_are_about_how_a_node_broadcasts() -> None:

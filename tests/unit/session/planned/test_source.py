@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem.session.planned.source import Source, look_at
+from tests import small_models
 
 
 def model(nodes: list[Any], domains: tuple[str, ...] = ("",), functions: tuple[Any, ...] = ()) -> Any:
@@ -89,3 +90,18 @@ def test_what_a_run_may_take_decides_about_the_profile() -> None:
     assert found.worth_a_profile([(1, 3, 224, 224)]) and found.worth_a_profile([(4, 256)])
     assert not found._replace(nodes=3000).worth_a_profile([(4, 4)])
     assert not found.worth_a_profile([])
+    assert not found._replace(loops=True).worth_a_profile([(1, 3, 224, 224)])
+
+
+def test_loops_are_found_wherever_they_are() -> None:
+    assert look_at(small_models.looping()).loops and not look_at(small_models.branching()).loops
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("p", "q")]
+    body = helper.make_graph([helper.make_node("Neg", ["p"], ["q"])], "Loop", values[:1], values[1:])
+    scan = helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1)
+    then = helper.make_graph([scan], "then", [], values[1:])
+    assert look_at(
+        model([helper.make_node("If", ["x"], ["y"], name="Scan", then_branch=then)]).SerializeToString()
+    ).loops
+    assert not look_at(model([helper.make_node("Neg", ["x"], ["y"], name="Loop")]).SerializeToString()).loops
+    function = helper.make_function("", "F", ["x"], ["y"], [scan], [helper.make_opsetid("", 20)])
+    assert look_at(model(ADD, functions=(function,)).SerializeToString()).loops

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from onnxmem import InferenceSession
-from onnxmem.session.planned.keys import Binding, key_of_binding, key_of_feeds, shrinks, synchronizes
+from onnxmem.session.planned.run_key import Binding, key_of_binding, key_of_run, shrinks, synchronizes
 
 
 class Elsewhere:
@@ -29,10 +29,10 @@ class Elsewhere:
 def test_feeds_on_a_device_are_other_runs_than_feeds_on_the_host() -> None:
     array, there = np.empty((2, 3)), Elsewhere("cuda")
     keys = [
-        key_of_feeds(None, {"x": value, "y": array}, None, on_device=True) for value in (array, there, Elsewhere("cpu"))
+        key_of_run(None, {"x": value, "y": array}, None, on_device=True) for value in (array, there, Elsewhere("cpu"))
     ]
     assert keys[0] == keys[2] != keys[1]
-    assert key_of_feeds(None, {"x": there}, None) == key_of_feeds(None, {"x": array}, None)
+    assert key_of_run(None, {"x": there}, None) == key_of_run(None, {"x": array}, None)
 
 
 def test_bound_values_are_known_by_where_they_are(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:

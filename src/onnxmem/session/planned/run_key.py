@@ -1,17 +1,33 @@
-"""What decides what a run asks for? The shapes that go in, where they lie, and which outputs are wanted or there."""
+"""What decides what a run asks for, and so which plan is its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnxruntime
-
-from onnxmem.session.planned.plan_book import RunKey
 
 _SHRINK = "memory.enable_memory_arena_shrinkage"
 _UNSYNCHRONIZED = "disable_synchronize_execution_providers"
 _HOST = "cpu"
+
+
+class RunKey(NamedTuple):
+    """What decides what a run asks for: the shapes that go in, and the outputs that are wanted or already there."""
+
+    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    outputs: tuple[str, ...]
+    bound: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """All of it but the numbers."""
+        return tuple((name, len(dims)) for name, dims in self.inputs), self.outputs, self.bound
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The numbers."""
+        return tuple(dim for _, dims in self.inputs for dim in dims)
 
 
 class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
@@ -67,7 +83,7 @@ def _note(devices: dict[str, str], name: str, device: str) -> None:
         devices[name] = device
 
 
-def key_of_feeds(output_names: Any, feeds: Mapping[str, Any], run_options: Any, *, on_device: bool = False) -> RunKey:
+def key_of_run(output_names: Any, feeds: Mapping[str, Any], run_options: Any, *, on_device: bool = False) -> RunKey:
     """The key of a run with feeds, which may be arrays or OrtValues."""
     shapes = [(name, _shape_of(value)) for name, value in feeds.items()]
     if len(shapes) > 1:
