@@ -62,11 +62,14 @@ def overhead(count: int, engine: str) -> None:
         again = sweep(models, store=folder / "s.sqlite", **given)
         repeated = time.monotonic() - began
     cells, own = again.status.cells, again.status.seconds
-    print("| engine | cells | measure by itself, per cell | overhead per cell | the same again, nothing to do |")
-    print("|---|---|---|---|---|")
-    print(
-        f"| {engine} | {cells} | {own / cells * 1000:.0f} ms | {(wall - own) / cells * 1000:.1f} ms | {repeated:.2f} s |"
-    )
+    columns = {
+        "engine": engine,
+        "cells": f"{cells}",
+        "`measure` by itself, per cell": f"{own / cells * 1000:.0f} ms",
+        "overhead per cell": f"{(wall - own) / cells * 1000:.1f} ms",
+        "the same again, nothing to do": f"{repeated:.2f} s",
+    }
+    _print(columns)
 
 
 def table(store: Path) -> set[tuple[Any, ...]]:
@@ -79,7 +82,7 @@ def kills(times: int) -> None:
     chance = random.Random(0)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        models = [str(path) for path in write_models(folder, 4)]
+        models = [str(path) for path in write_models(folder, 2)]
         given = {"verbs": ("plan", "measure"), "dims": {"batch": (1, 2)}, "runs": 1, "threads": 1, "retries": 10}
         whole = sweep(models, store=folder / "whole.sqlite", **given)  # type: ignore[arg-type]
         cost = whole.status.seconds / whole.status.cells
@@ -160,13 +163,21 @@ def large(count: int) -> None:
         subprocess.run([*command[:3], "--version"], check=True, stdout=subprocess.DEVNULL)
         bare = time.monotonic() - began
         assert f"All {len(cells):,} cells are finished." in text
-        print(
-            "| finished cells | the table of `show` | `onnxmem sweep show`, typed | of that, Python and onnxmem | bytes per cell | of that, the document | writing one |"
-        )
-        print("|---|---|---|---|---|---|---|")
-        print(
-            f"| {len(cells):,} | {shown:.2f} s | {typed:.2f} s | {bare:.2f} s | {growth:,.0f} | {len(json.dumps(document)):,} | {each * 1000:.1f} ms |"
-        )
+        columns = {
+            "finished cells": f"{len(cells):,}",
+            "the tables of `show`": f"{shown:.2f} s",
+            "`onnxmem sweep show`, typed": f"{typed:.2f} s",
+            "of that, Python and onnxmem": f"{bare:.2f} s",
+            "bytes per cell": f"{growth:,.0f}",
+            "of that, the document": f"{len(json.dumps(document, separators=(',', ':'))):,}",
+            "writing one": f"{each * 1000:.1f} ms",
+        }
+        _print(columns)
+
+
+def _print(columns: dict[str, str]) -> None:
+    for line in (columns, ["---"] * len(columns), columns.values()):
+        print(f"| {' | '.join(line)} |")
 
 
 def _begin(store: Path, cells: list[Cell]) -> list[Job]:
@@ -194,8 +205,8 @@ def _fill(store: Path, jobs: list[Job], outcome: Outcome) -> None:
         for job in jobs:
             made = connection.execute(f"INSERT INTO results ({listed}) VALUES ({marks})", one).lastrowid
             connection.execute(
-                "UPDATE cells SET state = 'finished', bytes = ?, latency_seconds = ?, seconds = 1.0, result = ?, node = 'n', "
-                "date = '2026-01-01', tries = 1 WHERE id = ?",
+                "UPDATE cells SET state = 'finished', bytes = ?, latency_seconds = ?, seconds = 1.0, result = ?, "
+                "node = 'n', date = '2026-01-01', tries = 1 WHERE id = ?",
                 (outcome.size if isinstance(outcome.size, int) else None, 0.001, made, job.id),
             )
             connection.execute("INSERT INTO cell_documents VALUES (?, ?)", (job.id, document))

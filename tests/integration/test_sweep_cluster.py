@@ -24,7 +24,7 @@ def cluster() -> Iterator[Any]:
     """A head that this process is on, and a second node."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         yield found

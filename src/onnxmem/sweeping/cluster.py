@@ -42,6 +42,8 @@ class Cluster:
         # Nothing of a sweep is anyone else's business.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # Ray gives way to all others unless it is told not to: what is measured here would be slower than elsewhere.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         import ray  # noqa: PLC0415
 
         if parallel < 1:
@@ -77,9 +79,9 @@ class Cluster:
         return {False: sum(nodes.values()), True: sum(self._places(cpus, True) for cpus in nodes.values())}
 
     def processors(self, runs: bool) -> Sequence[str]:
-        return tuple(
-            dict.fromkeys(told.processor(self._places(told.cores, runs) if runs else 1) for told in self._told)
-        )
+        nodes = self._nodes()
+        names = (told.processor(self._places(nodes[node], True) if runs else 1) for node, told in self._told.items())
+        return tuple(dict.fromkeys(names))
 
     def _nodes(self) -> dict[str, int]:
         """The nodes that are alive, and how many processors each has."""
@@ -90,12 +92,12 @@ class Cluster:
         return min(self._parallel, cpus) if runs else cpus
 
     @cached_property
-    def _told(self) -> list[Greeting]:
+    def _told(self) -> dict[str, Greeting]:
         """Who the nodes are. Asked in a task, for which Ray has processes at hand, and not in workers."""
         ask = self._ray.remote(greet)
-        asked = [ask.options(num_cpus=0, scheduling_strategy=_on(node)).remote() for node in self._nodes()]
+        asked = {node: ask.options(num_cpus=0, scheduling_strategy=_on(node)).remote() for node in self._nodes()}
         try:
-            return [self._checked(document) for document in self._ray.get(asked)]
+            return {node: self._checked(self._ray.get(answer)) for node, answer in asked.items()}
         except self._ray.exceptions.RayError as error:
             raise OnnxmemError(f"a node cannot work: {_sentence(error)}", hint="every node needs onnxmem") from error
 
@@ -133,6 +135,12 @@ class Cluster:
                     if job is not None:
                         on_start(job)
                         slot.begin(job, models)
+                if queue and not slots.busy and slots.all_idle:
+                    missing = ", ".join(dict.fromkeys(job.processor for job in queue))
+                    raise OnnxmemError(
+                        f"no node has the processor of {len(queue)} cells any more: {missing}",
+                        hint="the same command goes on once one has",
+                    )
                 for slot, outcome in list(slots.outcomes()):
                     job, slot.job = slot.job, None
                     assert job is not None
@@ -246,6 +254,10 @@ class _Slots:
     def idle(self) -> list[_Slot]:
         return [slot for slot in self._slots.values() if slot.processor and slot.job is None]
 
+    @property
+    def all_idle(self) -> bool:
+        return len(self.idle) == len(self._slots)
+
     def refresh(self) -> None:
         """Fill all places of the nodes that are alive."""
         if time.monotonic() - self._looked < _LOOK and self._slots:
@@ -274,7 +286,9 @@ class _Slots:
                 found = self._ray.get(answer)
             except Exception as error:
                 del self._slots[key]
-                self._looked = 0.0
+                self._looked = (
+                    time.monotonic() - _LOOK + _TICK
+                )  # soon, but not at once: a dead node is alive for a while
                 if slot.job is not None:
                     yield slot, self._lost(error)
                 elif not isinstance(error, self._ray.exceptions.RayActorError):

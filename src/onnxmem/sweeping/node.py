@@ -18,6 +18,7 @@ from onnxmem.environment import read_environment
 from onnxmem.history.entry import machine_name
 from onnxmem.sweeping.cell import Cell
 from onnxmem.sweeping.embedded import core_sets
+from onnxmem.sweeping.outcome import FULL, REFUSED, failure
 
 # As folders.py names what is for the time being: what nobody holds locked any more, the next call removes.
 _PREFIX = "onnxmem.tmp-sweep-"
@@ -76,7 +77,12 @@ class Worker:
         from onnxmem.sweeping.work import work_out  # noqa: PLC0415  after the cores: libraries count them
 
         asked = Cell.from_document(cell)
-        return encode(work_out(asked, None if parts is None else self._receive(asked, parts, fetch)))
+        try:
+            model = None if parts is None else self._receive(asked, parts, fetch)
+        except OSError as error:
+            message = f"the model could not be put into '{self._folder}': {error.strerror}"
+            return encode(failure(REFUSED, message, node=platform.node(), no_room=error.errno in FULL))
+        return encode(work_out(asked, model))
 
     def _receive(self, cell: Cell, parts: Parts, fetch: Callable[[Any], bytes]) -> Path:
         """Where the model lies on this node; it gets there once, whichever worker needs it first."""
