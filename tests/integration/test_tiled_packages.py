@@ -15,8 +15,9 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from onnxmem import InferenceSession, measure, pack, repack, verify_package
+from onnxmem import InferenceSession, check, explain, measure, pack, repack, verify_package
 from onnxmem.errors import UsageError
+from onnxmem.explaining.attribution import peak_of
 from onnxmem.packing.packed import Packed
 from onnxmem.rewriting.rewriting import Rewriting, apply
 from onnxmem.session.package import WEIGHTS
@@ -85,12 +86,18 @@ def test_runs_need_less_and_outputs_are_the_same(tiled: Packed, source: Path) ->
 
 
 def test_the_process_grows_less(tiled: Packed, source: Path) -> None:
-    whole, pieces = (
-        measure(model, shapes={"x": SHAPE}, mode="planned", threads=1, repeat=1) for model in (source, tiled.folder)
-    )
+    whole = measure(source, shapes={"x": SHAPE}, mode="planned", threads=1, repeat=1)
+    pieces = measure(tiled.folder, shapes={"x": SHAPE}, threads=1, repeat=1)
+    assert pieces.scenario.mode == "planned", "a package with tiles is measured as it is meant to be run"
     assert pieces.outputs_sha256 == whole.outputs_sha256
     assert isinstance(pieces.run_growth, int) and isinstance(whole.run_growth, int)
     assert pieces.run_growth < 0.7 * whole.run_growth
+    # What is explained and estimated of it is that graph, too.
+    (graph,), parts = tiled.manifest.tiled, {part.name: part.bytes for part in explain(pieces).parts}
+    assert parts["activations"] == pytest.approx(graph.peak_bytes, rel=0.05)
+    (checked,) = check(tiled.folder, "1GiB", shapes={"x": SHAPE}, threads=1, by="estimate").checks
+    assert checked.key.mode == "planned" and isinstance(checked.figures.peak, int)
+    assert checked.figures.peak == pytest.approx(peak_of(pieces), rel=0.1)
 
 
 def test_other_shapes_run_untiled_from_the_same_weights(tiled: Packed, source: Path) -> None:

@@ -143,7 +143,7 @@ def _as_graph(static: StaticGraph, before: Graph, tiled: bool) -> Graph:
     tensors = {name: before.tensors.get(name, tensor) for name, tensor in tensors.items() if name in made}
     unknown = {name: tensor for name, tensor in before.tensors.items() if name in made and name not in tensors}
     view = f"{before.view}, tiled" if tiled else before.view
-    return replace(before, nodes=nodes, tensors={**unknown, **tensors}, view=view, numbering="file")
+    return replace(before, nodes=nodes, tensors={**unknown, **tensors}, view=view, numbering="saved")
 
 
 def _node(index: int, node: StaticNode, originals: Mapping[str, Node]) -> Node:
