@@ -100,9 +100,15 @@ Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
 ]
 MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")]
-_TIME_LIMIT = typer.Option("--time-limit", metavar="SECONDS", help="How long all of it may take.")
-TimeLimit = Annotated[float, _TIME_LIMIT]
-NoTimeLimit = Annotated[float | None, _TIME_LIMIT]
+
+
+def time_limit(**more: Any) -> Any:
+    """The option of that name."""
+    return typer.Option("--time-limit", metavar="SECONDS", help="How long all of it may take.", **more)
+
+
+TimeLimit = Annotated[float, time_limit()]
+NoTimeLimit = Annotated[float | None, time_limit()]
 """For verbs that are done soon: there is none unless it is given."""
 Alignment = Annotated[
     int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
@@ -157,11 +163,11 @@ class Tiles:
         """The extra work as a number."""
         return parse.parse_part(self.extra_work)
 
-    def allowed(self) -> float | None:
-        """How much more may be computed, where there is no budget; None: no tiles are asked for."""
+    def allowed(self, capacity: int | None = None) -> float | None:
+        """How much more may be computed; None: no tiles are asked for."""
         from onnxmem.estimation.tiling import checked_extra_work  # noqa: PLC0415
 
-        return checked_extra_work(tile=self.tile, extra_work=self.part())
+        return checked_extra_work(tile=self.tile, extra_work=self.part(), capacity=capacity)
 
 
 @dataclass(frozen=True, kw_only=True)

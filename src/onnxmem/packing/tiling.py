@@ -32,6 +32,7 @@ from onnxmem.packing.build import build
 from onnxmem.packing.ordering import first_output
 from onnxmem.packing.outputs import outputs_of
 from onnxmem.packing.recording import LoadSettings, record_plan
+from onnxmem.rewriting.budgets import LADDER, steps_to
 from onnxmem.rewriting.live import NODE_BYTES
 from onnxmem.rewriting.rewriting import EXTRA_WORK, Rewriting, apply
 from onnxmem.rewriting.search import search
@@ -48,8 +49,6 @@ from onnxmem.session.packed_graphs import (
 from onnxmem.session.planned.trace import Trace
 from onnxmem.units import format_bytes, format_count
 
-# What is tried for a budget, one after the other; the last stands for as much as it takes.
-_LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
 _SEARCH_SECONDS, _PLAN_SECONDS = 30.0, 10.0
 _SHORTFALLS = 3
 _LISTED = 3
@@ -227,9 +226,9 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
         if found.parts:
             yield found
         return
-    wanted, allowed = budget - planned.outputs, _LADDER[-1] if most is None else most
+    wanted, allowed = budget - planned.outputs, LADDER[-1] if most is None else most
     least: Rewriting | None = None
-    for extra_work in [*(step for step in _LADDER if step < allowed), allowed]:
+    for extra_work in steps_to(allowed):
         goal = int(wanted * _MARGIN)
         for _ in range(_SHORTFALLS):
             found = _searched(job, graph, extra_work, goal)

@@ -31,6 +31,8 @@ class Chunking(Record):
     """What so many at once take, or the fewest if they do not fit."""
     whole: int = stored("whole_bytes")
     """What all rows at once take."""
+    fewest: int
+    """The fewest rows that give the same bits."""
     least: int = stored("least_bytes")
     """What the fewest that give the same bits take: the least that is possible."""
 
@@ -70,6 +72,7 @@ class Cutting:
             rows_at_once=self.exact[low] if low >= 0 else None,
             needed=self.needs(self.exact[max(low, 0)]),
             whole=self.needs(self.rows),
+            fewest=self.exact[0],
             least=self.needs(self.exact[0]),
         )
 

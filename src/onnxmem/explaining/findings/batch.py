@@ -7,12 +7,11 @@ from onnxmem.explaining.finding import Finding
 from onnxmem.explaining.leaner import once_loaded, planning_costs
 from onnxmem.prediction.chunks import cutting_of
 from onnxmem.session.package import is_package
-from onnxmem.units import format_bytes, format_count
+from onnxmem.units import format_bytes, format_count, typed_bytes
 from onnxmem.unknown import Unknown
 
 _LEFT = 4
 """A part of so many of what could be saved is left: runs of very few rows take longer."""
-_MIB = 2**20
 
 
 def find(explained: Explained) -> Finding | None:
@@ -36,5 +35,5 @@ def find(explained: Explained) -> Finding | None:
         advice="Let a budget decide how many rows are run at once",
         saving=saving,
         when=once_loaded(explained, saving),
-        command=f'onnxmem.InferenceSession("{model}", budget="{-(-chunking.needed // _MIB)}MiB")',
+        command=f'onnxmem.InferenceSession("{model}", budget="{typed_bytes(chunking.needed)}")',
     )
