@@ -224,7 +224,7 @@ def test_plans_and_estimates_say_it_before(source: Path) -> None:
     tiling = document["tiling"]
     assert tiling["ratio"] < 0.6 and tiling["nodes"] > tiling["nodes_before"] and tiling["parts"]
     assert document["lower_bound_bytes"] == tiling["after_bytes"] <= document["peak_bytes"]
-    assert {row["kind"] for row in document["placement"]} >= {"piece"}
+    assert {row["kind"] for row in document["placement"]} >= {"stripe"}
     shown = typed("estimate", source, *shape, "--tile", "--extra-work", "2%").stdout
     assert "alive at once, tiled" in shown and "In pieces" in shown
 
