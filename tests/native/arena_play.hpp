@@ -99,5 +99,6 @@ inline Replayed replay(const Tape& tape, Pool& pool, const std::vector<Call>& ca
 }
 
 void test_shared_places();  // arena_shared.cpp
+void test_devices();        // arena_device_test.cpp
 
 }  // namespace onnxmem::arena

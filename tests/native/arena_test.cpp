@@ -326,6 +326,7 @@ int main(int count, char**) {
   test_stray_free();
   test_threads();
   test_outputs(count == 1);
+  test_devices();
   if (count == 1) test_fork();  // ThreadSanitizer does not follow a fork
   std::puts("ok");
   return 0;

@@ -32,9 +32,7 @@ class CannotBuild(Exception):
 
 def build(module: str, sanitizer: str) -> Path:
     """The program made of tests/native/<module>_*.cpp and the module's sources, except its Python bindings."""
-    compiler = os.environ.get("CXX") or next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), None)
-    if compiler is None:
-        raise CannotBuild("there is no C++ compiler")
+    compiler = _compiler()
     flags = [*_FLAGS, _OPTIMIZATION.get(module, "-O0"), *SANITIZERS[sanitizer]]
     sources, headers = (
         [path for folder in (HERE, NATIVE) for path in sorted(folder.glob(f"{module}_*.{suffix}"))]
@@ -53,12 +51,33 @@ def build(module: str, sanitizer: str) -> Path:
         read_once = _precompiled(compiler, flags, [*sources, *headers], work)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             objects = list(pool.map(lambda source: _compile(compiler, [*flags, *read_once], source, work), sources))
-        _run([compiler, *flags, *map(str, objects), "-pthread", "-o", str(work / "program")])
+        # The driver that stands in for CUDA's is looked up in the program itself, so its functions are exported.
+        _run([compiler, *flags, *map(str, objects), "-pthread", "-rdynamic", "-ldl", "-o", str(work / "program")])
         # Renamed when complete: two test processes may build at the same time.
         (work / "program").replace(program)
     finally:
         shutil.rmtree(work)
     return program
+
+
+def build_driver() -> Path:
+    """The driver that stands in for CUDA's as a library, for tests that load it as they would load CUDA's."""
+    source = HERE / "arena_stand_in.cpp"
+    content = hashlib.sha256(source.read_bytes() + source.with_suffix(".hpp").read_bytes())
+    library = CACHE / f"driver-{content.hexdigest()[:16]}.so"
+    if not library.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        work = CACHE / f"{library.name}.{os.getpid()}"
+        _run([_compiler(), "-std=c++20", "-O1", "-fPIC", "-shared", str(source), "-pthread", "-o", str(work)])
+        work.replace(library)
+    return library
+
+
+def _compiler() -> str:
+    compiler = os.environ.get("CXX") or next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), None)
+    if compiler is None:
+        raise CannotBuild("there is no C++ compiler")
+    return compiler
 
 
 def _try_out(compiler: str, flags: list[str], work: Path) -> None:

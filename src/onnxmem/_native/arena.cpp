@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "arena_bridge.hpp"
+#include "arena_device.hpp"
 #include "arena_heap.hpp"
 #include "arena_outputs.hpp"
 #include "arena_region.hpp"
@@ -45,11 +47,17 @@ nb::object array(std::vector<std::int64_t> values) {
 struct Recorded {
   bool complete;
   std::int64_t marks;
+  std::size_t alignment;
   nb::object sizes, lowers, uppers;
 };
 
-Recorded recorded(Trace trace, std::int64_t marks = 0) {
-  return {true, marks, array(std::move(trace.sizes)), array(std::move(trace.lowers)), array(std::move(trace.uppers))};
+Recorded recorded(Trace trace, std::size_t alignment, std::int64_t marks = 0) {
+  return {true,
+          marks,
+          alignment,
+          array(std::move(trace.sizes)),
+          array(std::move(trace.lowers)),
+          array(std::move(trace.uppers))};
 }
 
 struct HeapStats {
@@ -79,9 +87,11 @@ Begun pop() {
   return item;
 }
 
-void begin_heap() { push({std::make_unique<HeapRun>(), nullptr, nullptr}); }
+void begin_heap(Device* device) { push({std::make_unique<HeapRun>(device), nullptr, nullptr}); }
 
-void begin_record(bool limited) { push({std::make_unique<RecordingRun>(limited), nullptr, nullptr}); }
+void begin_record(bool limited, Device* device) {
+  push({std::make_unique<RecordingRun>(limited, nullptr, std::vector<std::int64_t>{}, device), nullptr, nullptr});
+}
 
 // A region of the pool, waited for as long as it takes; Ctrl-C ends that.
 Pool::Loan borrow(Pool& pool, std::size_t size) {
@@ -104,11 +114,12 @@ Pool::Loan borrow(Pool& pool, std::size_t size) {
 bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Column& outlasting) {
   const Pool::Loan loan = borrow(*pool, size);
   if (loan.answer == Pool::Answer::refused) {
-    begin_record(true);
+    begin_record(true, pool->device());
     return false;
   }
   Region* inside = loan.region->capacity() > whole_pages(1) ? loan.region : nullptr;
-  push({std::make_unique<RecordingRun>(true, inside, values(outlasting)), nullptr, std::move(pool), loan.region});
+  push({std::make_unique<RecordingRun>(true, inside, values(outlasting), pool->device()), nullptr, std::move(pool),
+        loan.region});
   return inside != nullptr;
 }
 
@@ -116,30 +127,49 @@ bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Col
 bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
   const Pool::Loan loan = borrow(*pool, tape->peak());
   if (loan.answer == Pool::Answer::refused) {
-    begin_heap();
+    begin_heap(pool->device());
     return false;
   }
-  auto run = std::make_unique<ReplayingRun>(*tape, *loan.region);
+  std::unique_ptr<Run> run;
+  try {
+    run = std::make_unique<ReplayingRun>(*tape, *loan.region);
+  } catch (...) {
+    pool->release(*loan.region);
+    throw;
+  }
   push({std::move(run), std::move(tape), std::move(pool), loan.region});
   return true;
 }
 
 // What became of the run that the calling thread began last: Recorded, Replayed, or None for one on the heap.
-nb::object end_run() {
+// `settled`: a device has done all of it.
+nb::object end_run(bool settled) {
   const Begun item = pop();
+  Device* const device = item.run->device;
+  if (device != nullptr) device->ended(item.run->number, settled);
   if (auto* recording = dynamic_cast<RecordingRun*>(item.run.get())) {
     if (item.region != nullptr) {
-      item.pool->release(*item.region);
-      heap().trim();  // what did not fit into the region; later outputs do not need so much
+      item.pool->release(*item.region, settled || device == nullptr);
+      // What did not fit into the region; later outputs do not need so much.
+      nb::gil_scoped_release unlocked;
+      if (device != nullptr)
+        device->trim();
+      else
+        heap().trim();
     }
     const nb::object none = nb::none();
-    return nb::cast(recording->complete() ? recorded(recording->trace(), recording->marks)
-                                          : Recorded{false, 0, none, none, none});
+    const std::size_t alignment = device != nullptr ? kDeviceAlignment : kAlignment;
+    return nb::cast(recording->complete() ? recorded(recording->trace(), alignment, recording->marks)
+                                          : Recorded{false, 0, alignment, none, none, none});
   }
   auto* replaying = dynamic_cast<ReplayingRun*>(item.run.get());
   if (replaying == nullptr) return nb::none();
   const Replayed result = replaying->finish();
-  item.pool->release(*item.region);
+  item.pool->release(*item.region, settled || device == nullptr);
+  if (device != nullptr && result.deviation) {
+    nb::gil_scoped_release unlocked;
+    device->trim();  // what a run took that was not in its plan, the next one will not
+  }
   return nb::cast(result);
 }
 
@@ -164,18 +194,18 @@ void make_tape_and_pool(nb::module_& module) {
       .def(
           "__init__",
           [](Tape* self, const Column& sizes, const Column& lowers, const Column& uppers, const Column& offsets,
-             std::size_t guard, bool cut, const std::optional<Column>& over) {
+             std::size_t guard, bool cut, const std::optional<Column>& over, std::size_t alignment) {
             new (self) Tape({values(sizes), values(lowers), values(uppers)}, values(offsets), guard, cut,
-                            over ? values(*over) : std::vector<std::int64_t>{});
+                            over ? values(*over) : std::vector<std::int64_t>{}, alignment);
           },
           nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("offsets"), nb::arg("guard") = 0,
-          nb::arg("cut") = false, nb::arg("over") = nb::none())
+          nb::arg("cut") = false, nb::arg("over") = nb::none(), nb::arg("alignment") = kAlignment)
       .def_prop_ro("peak", &Tape::peak)
       .def_prop_ro("cut", &Tape::cut)
       .def_prop_ro("steps", [](const Tape& tape) { return tape.events().size(); })
       .def_prop_ro("offsets", [](const Tape& tape) { return array(tape.offsets()); })
       .def_prop_ro("over", [](const Tape& tape) { return array(tape.over()); })
-      .def_prop_ro("trace", [](const Tape& tape) { return recorded(tape.trace()); });
+      .def_prop_ro("trace", [](const Tape& tape) { return recorded(tape.trace(), tape.alignment()); });
 
   nb::class_<PoolStats>(module, "PoolStats")
       .def_ro("regions", &PoolStats::regions)
@@ -186,9 +216,10 @@ void make_tape_and_pool(nb::module_& module) {
       .def_ro("waits", &PoolStats::waits)
       .def_ro("refusals", &PoolStats::refusals);
   nb::class_<Pool>(module, "Pool")
-      .def(nb::init<std::size_t, bool, bool>(), nb::arg("limit"), nb::arg("waits"), nb::arg("huge"))
-      .def("trim", &Pool::trim)
-      .def("shrink", &Pool::shrink, nb::arg("size"))
+      .def(nb::init<std::size_t, bool, bool, Device*>(), nb::arg("limit"), nb::arg("waits"), nb::arg("huge"),
+           nb::arg("device") = nb::none())
+      .def("trim", &Pool::trim, nb::call_guard<nb::gil_scoped_release>())
+      .def("shrink", &Pool::shrink, nb::arg("size"), nb::call_guard<nb::gil_scoped_release>())
       .def("stats", &Pool::stats);
   nb::class_<HeapStats>(module, "HeapStats")
       .def_ro("live_bytes", &HeapStats::live_bytes)
@@ -196,9 +227,41 @@ void make_tape_and_pool(nb::module_& module) {
       .def_ro("unknown_frees", &HeapStats::unknown_frees);
 }
 
+void make_device(nb::module_& module) {
+  nb::class_<DeviceStats>(module, "DeviceStats")
+      .def_ro("heap_bytes", &DeviceStats::heap_bytes)
+      .def_ro("live_bytes", &DeviceStats::live_bytes)
+      .def_ro("live_blocks", &DeviceStats::live_blocks)
+      .def_ro("synchronizations", &DeviceStats::synchronizations);
+  nb::class_<Device>(module, "Device")
+      .def_prop_ro("number", &Device::number)
+      .def_prop_ro("maps", &Device::maps)
+      .def("stats", &Device::stats)
+      .def("memory",
+           [](Device& device) {
+             const Device::Memory memory = device.memory();
+             return std::make_pair(memory.free, memory.total);
+           })
+      .def("trim", &Device::trim, nb::call_guard<nb::gil_scoped_release>())
+      .def("settle", &Device::settle, nb::call_guard<nb::gil_scoped_release>())
+      .def("synchronize", &Device::synchronize, nb::call_guard<nb::gil_scoped_release>())
+      .def("allocate",
+           [](Device& device, std::size_t size) { return reinterpret_cast<std::uintptr_t>(allocate_on(device, size)); })
+      .def("release",
+           [](Device& device, std::uintptr_t address) { release_on(device, reinterpret_cast<void*>(address)); });
+}
+
+Device* device_by_number(int number, const std::string& driver) {
+  std::string problem;
+  Device* device = open_device(number, driver, problem);
+  if (device == nullptr) throw std::runtime_error(problem);
+  return device;
+}
+
 void make_results(nb::module_& module) {
   nb::class_<Recorded>(module, "Recorded")
       .def_ro("complete", &Recorded::complete)
+      .def_ro("alignment", &Recorded::alignment)
       .def_ro("marks", &Recorded::marks)
       .def_ro("sizes", &Recorded::sizes)
       .def_ro("lowers", &Recorded::lowers)
@@ -238,28 +301,33 @@ NB_MODULE(arena, module) {
   // Sessions may well be alive when the interpreter ends; that is not worth a message.
   nb::set_leak_warnings(false);
 
-  if (!reuse<Tape, Pool, PoolStats, HeapStats, Recorded, DeviationKind, Deviation, Replayed>(
-          module, {"Tape", "Pool", "PoolStats", "HeapStats", "Recorded", "DeviationKind", "Deviation", "Replayed"})) {
+  if (!reuse<Tape, Pool, PoolStats, HeapStats, Recorded, DeviationKind, Deviation, Replayed, DeviceStats, Device>(
+          module, {"Tape", "Pool", "PoolStats", "HeapStats", "Recorded", "DeviationKind", "Deviation", "Replayed",
+                   "DeviceStats", "Device"})) {
+    make_device(module);
     make_tape_and_pool(module);
     make_results(module);
   }
 
   module.def(
       "place_in_sequence",
-      [](const Column& sizes, const Column& lowers, const Column& uppers) {
-        return array(place_in_sequence({values(sizes), values(lowers), values(uppers)}));
+      [](const Column& sizes, const Column& lowers, const Column& uppers, std::size_t alignment) {
+        return array(place_in_sequence({values(sizes), values(lowers), values(uppers)}, alignment));
       },
-      nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"));
+      nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("alignment") = kAlignment);
   module.attr("HANDED_FROM") = kHandedFrom;
   module.def("connected", &connected);
   module.def("enlist", &enlist);
   module.def("withdraw", &withdraw);
-  module.def("begin_heap", &begin_heap);
-  module.def("begin_record", &begin_record, nb::arg("limited") = true);
+  module.def("open_device", &device_by_number, nb::arg("number"), nb::arg("driver"), nb::rv_policy::reference);
+  module.def("enlist_device", &enlist_device, nb::arg("device"));
+  module.def("withdraw_device", &withdraw_device, nb::arg("device"));
+  module.def("begin_heap", &begin_heap, nb::arg("device") = nb::none());
+  module.def("begin_record", &begin_record, nb::arg("limited") = true, nb::arg("device") = nb::none());
   module.def("begin_record_inside", &begin_record_inside, nb::arg("pool"), nb::arg("size"), nb::arg("outlasting"));
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
   module.def("mark_as", &mark_as, nb::arg("token"));
-  module.def("end_run", &end_run);
+  module.def("end_run", &end_run, nb::arg("settled") = true);
   module.def("heap_stats", &heap_stats);
   module.def("trim_heap", &trim_heap);
 

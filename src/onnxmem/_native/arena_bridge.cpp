@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 
+#include "arena_device.hpp"
 #include "arena_heap.hpp"
 #include "arena_run.hpp"
 
@@ -41,6 +44,7 @@ namespace {
 enum Slot {
   kGetErrorMessage = 2,
   kCreateEnv = 3,
+  kMemoryInfo = 68,
   kCpuMemoryInfo = 69,
   kReleaseEnv = 92,
   kReleaseStatus = 93,
@@ -57,9 +61,7 @@ constexpr int kDefaultMemory = 0;
 constexpr int kErrorsOnly = 3;
 
 const OrtApiBase* api_base = nullptr;
-const void* memory_info = nullptr;  // never released: the allocator answers with it for ever
 std::mutex lock;
-int users = 0;
 
 // Kernels write to what they are given without looking, so no memory must be an exception, as it is with ONNX
 // Runtime's own allocators. It passes only ONNX Runtime's C++ frames, which expect it.
@@ -71,7 +73,6 @@ void* or_throw(void* block, std::size_t size) {
 void* alloc(OrtAllocator*, std::size_t size) { return or_throw(allocate(size), size); }
 void* reserve(OrtAllocator*, std::size_t size) { return or_throw(heap().allocate(size, Large::shared), size); }
 void free_block(OrtAllocator*, void* p) noexcept { release(p); }
-const void* info(const OrtAllocator*) noexcept { return memory_info; }
 void* statistics(const OrtAllocator*, void** answer) noexcept;
 void* shrink(OrtAllocator*) noexcept {
   try {
@@ -81,17 +82,70 @@ void* shrink(OrtAllocator*) noexcept {
   return nullptr;
 }
 
-OrtAllocator& allocator() {
-  static auto& process_wide = *new OrtAllocator{.version = kTableVersion,
-                                                .Alloc = alloc,
-                                                .Free = free_block,
-                                                .Info = info,
-                                                .Reserve = reserve,
-                                                .GetStats = statistics,
-                                                .AllocOnStream = nullptr,
-                                                .Shrink = shrink,
-                                                .later = {}};
+// An allocator, how to have its memory information made, and how many want it registered.
+struct Enlisted : OrtAllocator {
+  const void* memory = nullptr;  // never released: the allocator answers with it for ever
+  Device* device = nullptr;
+  int users = 0;
+};
+
+const void* info(const OrtAllocator* self) noexcept { return static_cast<const Enlisted*>(self)->memory; }
+
+Enlisted& on_host() {
+  static auto& process_wide = *new Enlisted{{.version = kTableVersion,
+                                             .Alloc = alloc,
+                                             .Free = free_block,
+                                             .Info = info,
+                                             .Reserve = reserve,
+                                             .GetStats = statistics,
+                                             .AllocOnStream = nullptr,
+                                             .Shrink = shrink,
+                                             .later = {}}};
   return process_wide;
+}
+
+Device& device_of(OrtAllocator* self) { return *static_cast<Enlisted*>(self)->device; }
+
+void* alloc_on_device(OrtAllocator* self, std::size_t size) {
+  void* block = allocate_on(device_of(self), size);
+  if (block == nullptr && size != 0) throw NoDeviceMemory(size, device_of(self).number());
+  return block;
+}
+
+// Weights, and whatever else lives as long as a session.
+void* reserve_on_device(OrtAllocator* self, std::size_t size) {
+  void* block = device_of(self).allocate(size, 0);
+  if (block == nullptr && size != 0) throw NoDeviceMemory(size, device_of(self).number());
+  return block;
+}
+
+void free_on_device(OrtAllocator* self, void* p) noexcept { release_on(device_of(self), p); }
+
+void* shrink_device(OrtAllocator* self) noexcept {
+  try {
+    trim_all(&device_of(self));
+    device_of(self).trim();
+  } catch (...) {}
+  return nullptr;
+}
+
+// Sessions ask for memory in the order of one stream, and each has its own: no allocation is on a stream.
+Enlisted& on_device(Device& device) {
+  static auto& known = *new std::map<Device*, std::unique_ptr<Enlisted>>;
+  std::unique_ptr<Enlisted>& found = known[&device];
+  if (!found) {
+    found.reset(new Enlisted{{.version = kTableVersion,
+                              .Alloc = alloc_on_device,
+                              .Free = free_on_device,
+                              .Info = info,
+                              .Reserve = reserve_on_device,
+                              .GetStats = nullptr,
+                              .AllocOnStream = nullptr,
+                              .Shrink = shrink_device,
+                              .later = {}}});
+    found->device = &device;
+  }
+  return *found;
 }
 
 // Calls into the table; every one of them answers with a status, null if all is well.
@@ -151,16 +205,41 @@ void* statistics(const OrtAllocator*, void** answer) noexcept {
   return nullptr;
 }
 
-std::string add(const Table& table) {
-  if (memory_info == nullptr) {
-    std::string problem = table.call(kCpuMemoryInfo, kDeviceAllocator, kDefaultMemory, &memory_info);
-    if (!problem.empty()) return problem;
-  }
+std::string describe(const Table& table, Enlisted& one) {
+  if (one.memory != nullptr) return {};
+  return one.device == nullptr
+             ? table.call(kCpuMemoryInfo, kDeviceAllocator, kDefaultMemory, &one.memory)
+             : table.call(kMemoryInfo, "Cuda", kDeviceAllocator, one.device->number(), kDefaultMemory, &one.memory);
+}
+
+std::string add(const Table& table, Enlisted& one) {
+  if (std::string problem = describe(table, one); !problem.empty()) return problem;
   unsigned major = 0, minor = 0;
   if (std::sscanf(api_base->GetVersionString(), "%u.%u", &major, &minor) == 2 && (major > 1 || minor >= kShrinkVersion))
-    allocator().version = kShrinkVersion;
+    one.version = kShrinkVersion;
   return table.with_environment(
-      [&](void* environment) { return table.call(kRegisterAllocator, environment, &allocator()); });
+      [&](void* environment) { return table.call(kRegisterAllocator, environment, static_cast<OrtAllocator*>(&one)); });
+}
+
+std::string enlist(Enlisted& one) {
+  const Table table;
+  if (!table) return "this ONNX Runtime does not offer the functions of release 1.24";
+  watch_forks();
+  if (one.users == 0) {
+    std::string problem = add(table, one);
+    if (!problem.empty()) return problem;
+  }
+  ++one.users;
+  return {};
+}
+
+std::string withdraw(Enlisted& one) {
+  const Table table;
+  if (!table || one.users == 0) return {};
+  --one.users;
+  if (one.users > 0) return {};
+  return table.with_environment(
+      [&](void* environment) { return table.call(kUnregisterAllocator, environment, one.memory); });
 }
 
 }  // namespace
@@ -169,25 +248,22 @@ bool connected() { return api_base != nullptr; }
 
 std::string enlist() {
   const std::scoped_lock guard(lock);
-  const Table table;
-  if (!table) return "this ONNX Runtime does not offer the functions of release 1.24";
-  watch_forks();
-  if (users == 0) {
-    std::string problem = add(table);
-    if (!problem.empty()) return problem;
-  }
-  ++users;
-  return {};
+  return enlist(on_host());
 }
 
 std::string withdraw() {
   const std::scoped_lock guard(lock);
-  const Table table;
-  if (!table || users == 0) return {};
-  --users;
-  if (users > 0) return {};
-  return table.with_environment(
-      [&](void* environment) { return table.call(kUnregisterAllocator, environment, memory_info); });
+  return withdraw(on_host());
+}
+
+std::string enlist_device(Device& device) {
+  const std::scoped_lock guard(lock);
+  return enlist(on_device(device));
+}
+
+std::string withdraw_device(Device& device) {
+  const std::scoped_lock guard(lock);
+  return withdraw(on_device(device));
 }
 
 }  // namespace onnxmem::arena

@@ -5,6 +5,8 @@
 
 namespace onnxmem::arena {
 
+class Device;
+
 // Has ONNX Runtime loaded this library and handed over its table of functions?
 bool connected();
 
@@ -13,5 +15,8 @@ bool connected();
 // destroyed. Both return what went wrong, or nothing.
 std::string enlist();
 std::string withdraw();
+// The same with the allocator of a device.
+std::string enlist_device(Device& device);
+std::string withdraw_device(Device& device);
 
 }  // namespace onnxmem::arena

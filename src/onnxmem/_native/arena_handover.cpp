@@ -63,7 +63,7 @@ void Tape::plan_hand_overs() {
   const auto use = [&](std::uint32_t buffer) {
     if (offsets_[buffer] < 0) return;
     const std::size_t start = static_cast<std::size_t>(offsets_[buffer]);
-    used.add(start / page * page, whole_pages(start + footprint(size_of(buffer)) + guard_));
+    used.add(start / page * page, whole_pages(start + footprint(size_of(buffer), alignment_) + guard_));
   };
   for (std::uint32_t buffer = 0; buffer < sizes_.size(); ++buffer)
     if (!ends[buffer]) use(buffer);

@@ -14,9 +14,9 @@ namespace onnxmem::arena {
 
 constexpr std::size_t kAlignment = 64;
 
-// A size rounded up to the alignment; 0 if that does not fit.
-constexpr std::size_t footprint(std::size_t size) {
-  return size > SIZE_MAX - (kAlignment - 1) ? 0 : (size + kAlignment - 1) & ~(kAlignment - 1);
+// A size rounded up to the alignment, a power of two; 0 if that does not fit.
+constexpr std::size_t footprint(std::size_t size, std::size_t alignment = kAlignment) {
+  return size > SIZE_MAX - (alignment - 1) ? 0 : (size + alignment - 1) & ~(alignment - 1);
 }
 
 std::size_t whole_pages(std::size_t size);

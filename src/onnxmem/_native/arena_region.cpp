@@ -10,51 +10,26 @@
 
 namespace onnxmem::arena {
 
-bool LiveSet::add(const Interval& interval) {
-  const auto next = std::lower_bound(intervals_.begin(), intervals_.end(), interval.start,
-                                     [](const Interval& each, std::size_t start) { return each.start < start; });
-  if (next != intervals_.end() && next->start < interval.end) return false;
-  if (next != intervals_.begin() && std::prev(next)->end > interval.start) return false;
-  intervals_.insert(next, interval);
-  return true;
-}
-
-std::vector<Interval>::iterator LiveSet::at(std::size_t start) {
-  const auto found = std::lower_bound(intervals_.begin(), intervals_.end(), start,
-                                      [](const Interval& each, std::size_t at) { return each.start < at; });
-  return found != intervals_.end() && found->start == start ? found : intervals_.end();
-}
-
-bool LiveSet::pass_on(std::size_t start, std::size_t size) {
-  const auto found = at(start);
-  if (found == intervals_.end() || found->size != size || found->holders != 1) return false;
-  ++found->holders;
-  return true;
-}
-
-std::optional<Interval> LiveSet::remove(std::size_t start) {
-  const auto found = at(start);
-  if (found == intervals_.end()) return std::nullopt;
-  --found->holders;
-  const Interval interval = *found;
-  if (interval.holders == 0) intervals_.erase(found);
-  return interval;
-}
-
-std::size_t LiveSet::lowest_gap(std::size_t bytes) const {
-  std::size_t free_from = 0;
-  for (const Interval& each : intervals_) {
-    if (each.start - free_from >= bytes) break;
-    free_from = each.end;
-  }
-  return free_from;
-}
+Region::Region(bool huge, Device* device)
+    : huge_(huge), device_(device), span_(device != nullptr ? std::make_unique<Span>(*device) : nullptr) {}
 
 Region::~Region() {
-  if (base_ != nullptr) munmap(base_, capacity_);
+  if (base_ != nullptr && !span_) munmap(base_, capacity_);
+}
+
+std::size_t Region::alignment() const { return device_ != nullptr ? kDeviceAlignment : kAlignment; }
+
+void Region::take_from_span() noexcept {
+  base_ = span_->base();
+  capacity_ = span_->end();
 }
 
 bool Region::reserve(std::size_t bytes) noexcept {
+  if (span_) {
+    const bool there = span_->cover(0, bytes);
+    take_from_span();
+    return there;
+  }
   bytes = whole_pages(std::max<std::size_t>(bytes, 1));
   if (bytes == 0) return false;
   if (bytes <= capacity_) return true;
@@ -69,6 +44,11 @@ bool Region::reserve(std::size_t bytes) noexcept {
 }
 
 void Region::shrink(std::size_t bytes) noexcept {
+  if (span_) {
+    span_->cut(bytes);
+    take_from_span();
+    return;
+  }
   bytes = whole_pages(std::max<std::size_t>(bytes, 1));
   if (bytes == 0 || bytes >= capacity_) return;
   munmap(base_ + bytes, capacity_ - bytes);
@@ -120,6 +100,10 @@ void Region::refill(const MovedPages& moved) {
 }
 
 void Region::trim() noexcept {
+  if (span_) {
+    shrink(0);
+    return;
+  }
   holes.clear();
   if (base_ != nullptr) madvise(base_, capacity_, MADV_DONTNEED);
 }
@@ -149,14 +133,19 @@ Pools& pools() {
 
 bool idle(const Region& region) { return !region.lent && !region.escaped; }
 
+// Idle, and the device is done with it: then its memory may go.
+bool at_rest(const Region& region) { return idle(region) && !region.unsettled; }
+
 }  // namespace
 
-Pool::Pool(std::size_t limit, bool waits, bool huge) : limit_(limit), waits_(waits), huge_(huge) {
+Pool::Pool(std::size_t limit, bool waits, bool huge, Device* device)
+    : limit_(limit), waits_(waits), huge_(huge), device_(device) {
   const std::scoped_lock guard(pools().lock);
   pools().all.push_back(this);
 }
 
 Pool::~Pool() {
+  settle();
   const std::scoped_lock guard(pools().lock);
   std::erase(pools().all, this);
   // Whoever still holds a buffer in one of them keeps it mapped.
@@ -174,19 +163,41 @@ Region* Pool::take(std::size_t bytes) {
   }
   if (fitting && bytes != 0) return fitting;
   if (!largest && regions_.size() < limit_) {
-    regions_.push_back(std::make_unique<Region>(huge_));
+    regions_.push_back(std::make_unique<Region>(huge_, device_));
     largest = regions_.back().get();
   }
   return largest;
 }
 
+bool Pool::provide(Region& region, std::size_t bytes) {
+  if (region.reserve(bytes)) return true;
+  if (device_ == nullptr) return false;
+  // A device has no more than it has: what is kept there for later has to go.
+  pools().each_region([&](Region& other) {
+    if (&other != &region && other.device() == device_ && at_rest(other)) other.trim();
+  });
+  device_->trim();
+  return region.reserve(bytes);
+}
+
 Pool::Loan Pool::acquire(std::size_t bytes, double seconds, bool again) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::unique_lock guard(pools().lock);
-  for (bool waited = again;;) {
+  for (bool waited = again, settled = false;;) {
     if (Region* region = take(bytes)) {
-      if (!region->reserve(bytes)) break;
+      if (!provide(*region, bytes)) {
+        if (device_ == nullptr || settled) break;
+        settled = true;
+        guard.unlock();
+        settle();
+        device_->settle();
+        guard.lock();
+        continue;
+      }
       lend(*region);
+      guard.unlock();
+      if (region->unsettled) device_->synchronize();
+      region->unsettled = false;
       return {Answer::lent, region};
     }
     const auto self = std::this_thread::get_id();
@@ -210,26 +221,52 @@ void Pool::lend(Region& region) {
   region.tenant = std::this_thread::get_id();
 }
 
-void Pool::release(Region& region) {
-  const std::scoped_lock guard(pools().lock);
+void Pool::give_back(Region& region) {
   for (const std::size_t start : region.strays) region.live.remove(start);
   region.strays.clear();
   region.lent = false;
   region.tenant = {};
   region.escaped = !region.live.empty();
+}
+
+void Pool::release(Region& region, bool settled) {
+  const std::scoped_lock guard(pools().lock);
+  region.unsettled = !settled;
+  give_back(region);
+  pools().freed->notify_all();
+}
+
+void Pool::settle() {
+  if (device_ == nullptr) return;
+  std::vector<Region*> waiting;
+  {
+    const std::scoped_lock guard(pools().lock);
+    for (auto& region : regions_)
+      if (!region->lent && region->unsettled) waiting.push_back(region.get());
+    for (Region* each : waiting) each->lent = true;  // nobody gets it meanwhile
+  }
+  if (waiting.empty()) return;
+  device_->synchronize();
+  const std::scoped_lock guard(pools().lock);
+  for (Region* each : waiting) {
+    each->unsettled = false;
+    give_back(*each);
+  }
   pools().freed->notify_all();
 }
 
 void Pool::trim() {
+  settle();
   const std::scoped_lock guard(pools().lock);
   for (auto& region : regions_)
-    if (idle(*region)) region->trim();
+    if (at_rest(*region)) region->trim();
 }
 
 void Pool::shrink(std::size_t bytes) {
+  settle();
   const std::scoped_lock guard(pools().lock);
   for (auto& region : regions_)
-    if (idle(*region)) region->shrink(bytes);
+    if (at_rest(*region)) region->shrink(bytes);
 }
 
 PoolStats Pool::stats() const {
@@ -262,7 +299,7 @@ bool release_stray(void* p) {
     region.live.remove(start);
     if (region.escaped && region.live.empty()) region.escaped = false;
   });
-  std::erase_if(every.orphans, [](const auto& region) { return idle(*region); });
+  std::erase_if(every.orphans, [](const auto& region) { return at_rest(*region); });
   if (found) every.freed->notify_all();
   return found;
 }
@@ -283,10 +320,10 @@ std::size_t take_home(const std::vector<MovedPages>& pieces) {
   return busy ? lent : 0;
 }
 
-void trim_all() {
+void trim_all(const Device* device) {
   const std::scoped_lock guard(pools().lock);
-  pools().each_region([](Region& region) {
-    if (idle(region)) region.trim();
+  pools().each_region([device](Region& region) {
+    if (region.device() == device && at_rest(region)) region.trim();
   });
 }
 

@@ -1,4 +1,4 @@
-// Mapped memory to run in, what of it is in use, and the pool that lends it to one run at a time.
+// Memory to run in, on the host or on a device, what of it is in use, and the pool that lends it to one run at a time.
 #pragma once
 
 #include <atomic>
@@ -11,50 +11,30 @@
 #include <thread>
 #include <vector>
 
+#include "arena_device.hpp"
+#include "arena_live.hpp"
 #include "arena_pages.hpp"
 
 namespace onnxmem::arena {
 
-struct Interval {
-  std::size_t start, end, size;  // `size` as asked for; `end` includes alignment and guard
-  std::uint32_t holders = 1;     // buffers that lie there: two while a place passes on from one to the next
-};
-
-// The placed buffers that are alive, by offset. A new one can only touch its two neighbours, so looking there is
-// proof that no byte is handed out twice. A sorted vector: a few dozen are alive at a time, and it allocates nothing
-// once it has grown.
-class LiveSet {
- public:
-  bool add(const Interval& interval);  // false, and nothing done, if it would overlap
-  // One more buffer of that size where there is one already; false, and nothing done, if it is not alone there.
-  bool pass_on(std::size_t start, std::size_t size);
-  // One holder less, and how many are left, which keep the place; nothing if none starts there.
-  std::optional<Interval> remove(std::size_t start);
-  std::size_t lowest_gap(std::size_t bytes) const;  // where so much is free
-  const std::vector<Interval>& intervals() const { return intervals_; }
-  bool empty() const { return intervals_.empty(); }
-  void clear() { intervals_.clear(); }
-
- private:
-  std::vector<Interval>::iterator at(std::size_t start);
-
-  std::vector<Interval> intervals_;
-};
-
-// One mapping. While it is lent, `live` belongs to the thread that runs in it; otherwise to the pools' lock.
+// One mapping, or what a device's span covers. While it is lent, `live` belongs to the thread that runs in it;
+// otherwise to the pools' lock.
 class Region {
  public:
-  explicit Region(bool huge) : huge_(huge) {}
+  explicit Region(bool huge, Device* device = nullptr);
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
   bool reserve(std::size_t bytes) noexcept;  // at least that much; what was in it is lost. False: as it was before
   void shrink(std::size_t bytes) noexcept;   // unmap what lies above
-  void trim() noexcept;                      // give all pages back; they come again, zeroed, when touched
+  // Give all pages back. They come again, zeroed, when touched; on a device, with the next `reserve`.
+  void trim() noexcept;
 
   std::byte* base() const { return base_; }
   std::size_t capacity() const { return capacity_; }
+  Device* device() const { return device_; }  // null: the host
+  std::size_t alignment() const;
   bool holds(const void* p) const {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_) < capacity_;
   }
@@ -65,7 +45,8 @@ class Region {
   LiveSet live;
   std::vector<Pages> holes;  // pages that outputs took and nothing touched since; the tenant's, as `live` is
   bool lent = false;
-  bool escaped = false;  // a run ended and left buffers behind: not lent again until they are freed
+  bool unsettled = false;  // the last run in it may not be over on the device
+  bool escaped = false;    // a run ended and left buffers behind: not lent again until they are freed
   std::thread::id tenant;
   std::vector<std::size_t> strays;  // freed by other threads than the tenant; under the pools' lock
 
@@ -79,7 +60,11 @@ class Region {
   void refill(const MovedPages& moved);
 
  private:
+  void take_from_span() noexcept;
+
   bool huge_;
+  Device* const device_;
+  std::unique_ptr<Span> span_;  // on a device
   std::byte* base_ = nullptr;
   std::size_t capacity_ = 0;
 };
@@ -92,7 +77,7 @@ struct PoolStats {
 // Regions for as many runs at once as `limit` says. All pools share one lock, held only while a region changes hands.
 class Pool {
  public:
-  Pool(std::size_t limit, bool waits, bool huge);
+  Pool(std::size_t limit, bool waits, bool huge, Device* device = nullptr);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -107,7 +92,9 @@ class Pool {
   // refused at once, because it would wait for itself.
   // Who asks `again` has been counted as waiting already.
   Loan acquire(std::size_t bytes, double seconds, bool again = false);
-  void release(Region& region);
+  // The device is done with what ran in it, too; or else (`settled` is false) is waited for before it is lent again.
+  void release(Region& region, bool settled = true);
+  Device* device() const { return device_; }
 
   void trim();
   void shrink(std::size_t bytes);  // idle regions larger than that lose what lies above
@@ -115,11 +102,15 @@ class Pool {
 
  private:
   friend struct Pools;
+  bool provide(Region& region, std::size_t bytes);
+  void settle();                    // wait for the device where a run may still go on there; without the lock
   Region* take(std::size_t bytes);  // an idle one: the smallest that is large enough; of 0 bytes, the largest
   static void lend(Region& region);
+  static void give_back(Region& region);
 
   const std::size_t limit_;
   const bool waits_, huge_;
+  Device* const device_;
   std::vector<std::unique_ptr<Region>> regions_;
   std::uint64_t waited_ = 0, refused_ = 0;
 };
@@ -129,7 +120,7 @@ bool release_stray(void* p);
 // Put an output's pages back into the regions that they came from, as far as they are missing there and nobody runs in
 // them, or only the calling thread does. If somebody else runs there: how many runs are going on. Otherwise 0.
 std::size_t take_home(const std::vector<MovedPages>& pieces);
-void trim_all();
+void trim_all(const Device* device = nullptr);  // the idle ones there; null: on the host
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();

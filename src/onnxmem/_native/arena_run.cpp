@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <stdexcept>
 
+#include "arena_device.hpp"
 #include "arena_heap.hpp"
 #include "arena_outputs.hpp"
 
@@ -15,6 +17,7 @@ namespace onnxmem::arena {
 namespace {
 
 thread_local Run* current = nullptr;
+thread_local Run* current_on_device = nullptr;  // of whichever
 std::atomic<std::uint64_t> unknown{0};
 
 constexpr int kFreed = 0xDB, kGuard = 0xA7;
@@ -25,7 +28,18 @@ bool intact(const std::byte* guard, std::size_t bytes) {
 
 }  // namespace
 
-void* HeapRun::allocate(std::size_t size) noexcept { return heap().allocate(size, Large::shared); }
+std::uint64_t Run::next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void* Run::from_heap(std::size_t size, Large large) noexcept {
+  return device != nullptr ? device->allocate(size, number) : heap().allocate(size, large);
+}
+
+bool Run::to_heap(void* p) noexcept { return device != nullptr ? device->release(p, number) : heap().release(p); }
+
+void* HeapRun::allocate(std::size_t size) noexcept { return from_heap(size, Large::shared); }
 
 bool RecordingRun::outlasts() const {
   return std::binary_search(outlasting_.begin(), outlasting_.end(), static_cast<std::int64_t>(recorder_.count()));
@@ -33,7 +47,7 @@ bool RecordingRun::outlasts() const {
 
 void* RecordingRun::in_region(std::size_t size) noexcept {
   if (region_ == nullptr) return nullptr;
-  const std::size_t bytes = footprint(size), start = region_->lowest_gap(bytes);
+  const std::size_t bytes = footprint(size, region_->alignment()), start = region_->lowest_gap(bytes);
   if (bytes == 0 || start > region_->capacity() || bytes > region_->capacity() - start) return nullptr;
   try {
     return region_->live.add({start, start + bytes, size}) ? region_->base() + start : nullptr;
@@ -44,8 +58,9 @@ void* RecordingRun::in_region(std::size_t size) noexcept {
 
 void* RecordingRun::allocate(std::size_t size) noexcept {
   void* block = complete_ && !outlasts() ? in_region(size) : nullptr;
-  if (block == nullptr && region_ != nullptr && size >= kHandedFrom) block = outputs().take_free(*region_, size);
-  if (block == nullptr) block = heap().allocate(size, Large::recycled);
+  if (block == nullptr && region_ != nullptr && !device && size >= kHandedFrom)
+    block = outputs().take_free(*region_, size);
+  if (block == nullptr) block = from_heap(size, Large::recycled);
   if (block == nullptr || !complete_) return block;
   try {
     recorder_.allocated(block, size);
@@ -62,13 +77,13 @@ void RecordingRun::spare() noexcept {
   // Small blocks are not of the recycled kind, so it cannot know when they make up the peak. An eighth is for what a
   // run takes besides.
   const std::int64_t most = recorder_.peak() - recorder_.peak() / 8, free = most - recorder_.live();
-  if (complete_) heap().keep_within(free > 0 ? static_cast<std::size_t>(free) : 0);
+  if (complete_ && !device) heap().keep_within(free > 0 ? static_cast<std::size_t>(free) : 0);
 }
 
 bool RecordingRun::release(void* p) noexcept {
   recorder_.freed(p);
   if (region_ == nullptr || !region_->holds(p)) {
-    const bool known = heap().release(p);
+    const bool known = to_heap(p);
     spare();
     return known;
   }
@@ -77,13 +92,18 @@ bool RecordingRun::release(void* p) noexcept {
   return true;
 }
 
+ReplayingRun::ReplayingRun(const Tape& tape, Region& region) : Run(region.device()), tape_(tape), region_(region) {
+  if (tape.alignment() % region.alignment() != 0) throw std::invalid_argument("a plan for memory of another kind");
+  if (device && tape.guard() != 0) throw std::invalid_argument("there are no guards on a device");
+}
+
 void ReplayingRun::deviate(DeviationKind kind, std::size_t expected, std::size_t asked) noexcept {
   if (!deviation_) deviation_ = {kind, step_, expected, asked};
 }
 
 void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
   const std::size_t start = static_cast<std::size_t>(tape_.offset_of(buffer));
-  const std::size_t padded = start + footprint(size), end = padded + tape_.guard();
+  const std::size_t padded = start + footprint(size, tape_.alignment()), end = padded + tape_.guard();
   const bool takes_over = tape_.takes_over(buffer);
   bool free = false;
   try {
@@ -102,6 +122,7 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
 }
 
 void* ReplayingRun::beside(std::uint32_t buffer, std::size_t size) noexcept {
+  if (device) return from_heap(size, Large::recycled);
   if (tape_.size_of(buffer) == 0 && size >= kHandedFrom) {
     // One of any size, which is there for nobody knows how long: should it keep pages until their place is needed, new
     // ones come there.
@@ -115,7 +136,7 @@ void* ReplayingRun::beside(std::uint32_t buffer, std::size_t size) noexcept {
 }
 
 void* ReplayingRun::off_tape(std::size_t size) noexcept {
-  if (size < kHandedFrom) return heap().allocate(size, Large::shared);
+  if (device || size < kHandedFrom) return from_heap(size, Large::shared);
   if (void* block = outputs().take_free(region_, size)) return block;
   overflowed_ = true;
   return heap().allocate(size, Large::recycled);
@@ -176,12 +197,42 @@ Replayed ReplayingRun::finish() {
   return {deviation_, overruns_, marks};
 }
 
-void begin(Run& run) {
-  run.outer = current;
-  current = &run;
+namespace {
+
+Run*& innermost(const Run& run) { return run.device ? current_on_device : current; }
+
+Run* running_on(const Device& device) {
+  Run* run = current_on_device;
+  while (run != nullptr && run->device != &device) run = run->outer;
+  return run;
 }
 
-void end(Run& run) { current = run.outer; }
+}  // namespace
+
+void begin(Run& run) {
+  run.outer = innermost(run);
+  innermost(run) = &run;
+}
+
+void end(Run& run) { innermost(run) = run.outer; }
+
+void* allocate_on(Device& device, std::size_t size) noexcept {
+  if (size == 0) return nullptr;
+  Run* run = running_on(device);
+  return run != nullptr ? run->allocate(size) : device.allocate(size, 0);
+}
+
+void release_on(Device& device, void* p) noexcept {
+  if (p == nullptr) return;
+  Run* innermost = running_on(device);
+  for (Run* run = innermost; run != nullptr; run = run->outer)
+    if (run->device == &device && run->release(p)) return;
+  if (device.release(p, innermost != nullptr ? innermost->number : 0)) return;
+  try {
+    if (release_stray(p)) return;
+  } catch (...) {}
+  unknown.fetch_add(1, std::memory_order_relaxed);
+}
 
 void* allocate(std::size_t size) noexcept {
   if (size == 0) return nullptr;
@@ -218,17 +269,20 @@ void watch_forks() {
     pthread_atfork(
         [] {
           before_fork();
+          lock_devices();
           outputs().lock.lock();
           heap().lock_all();
         },
         [] {
           heap().unlock_all();
           outputs().lock.unlock();
+          unlock_devices();
           after_fork_in_parent();
         },
         [] {
           heap().unlock_all();
           outputs().lock.unlock();
+          unlock_devices();
           after_fork_in_child();
         });
   });

@@ -40,19 +40,30 @@ struct Replayed {
 
 class Run {
  public:
+  explicit Run(Device* on) : device(on) {}
   virtual ~Run() = default;
   virtual void* allocate(std::size_t size) noexcept = 0;
   virtual bool release(void* p) noexcept = 0;  // false: not this run's business
   virtual std::int64_t calls() const { return 0; }
 
+  Device* const device;  // whose allocator is called; null: the host's
+  const std::uint64_t number = next_number();
   Run* outer = nullptr;
   std::int64_t token = 0;  // what marks of this run are known by; 0: nobody asks for any
   std::int64_t marks = 0;
+
+ protected:
+  void* from_heap(std::size_t size, Large large) noexcept;
+  bool to_heap(void* p) noexcept;
+
+ private:
+  static std::uint64_t next_number();
 };
 
 // Served from the heap, nothing noted.
 class HeapRun final : public Run {
  public:
+  explicit HeapRun(Device* on = nullptr) : Run(on) {}
   void* allocate(std::size_t size) noexcept override;
   bool release(void*) noexcept override { return false; }
 };
@@ -64,8 +75,9 @@ class RecordingRun final : public Run {
  public:
   // `limited`: give up, and say so, once noting everything takes more than following it can save. `outlasting`: the
   // allocations, by number, that outlived other runs; an output in the region would keep others out of it.
-  explicit RecordingRun(bool limited, Region* region = nullptr, std::vector<std::int64_t> outlasting = {})
-      : limited_(limited), region_(region), outlasting_(std::move(outlasting)) {}
+  explicit RecordingRun(bool limited, Region* region = nullptr, std::vector<std::int64_t> outlasting = {},
+                        Device* on = nullptr)
+      : Run(on), limited_(limited), region_(region), outlasting_(std::move(outlasting)) {}
   void* allocate(std::size_t size) noexcept override;
   bool release(void* p) noexcept override;
   std::int64_t calls() const override { return recorder_.calls(); }
@@ -86,10 +98,11 @@ class RecordingRun final : public Run {
 
 // Served from a region at the tape's offsets as long as every call is the recorded one. After the first that is not,
 // nothing that was placed moves, and large buffers get the pages that are free in the region at other addresses; what
-// finds none, and small ones, come from the heap.
+// finds none, and small ones, come from the heap. On a device, all of them do.
 class ReplayingRun final : public Run {
  public:
-  ReplayingRun(const Tape& tape, Region& region) : tape_(tape), region_(region) {}
+  // Throws std::invalid_argument if the tape is not for memory of this kind.
+  ReplayingRun(const Tape& tape, Region& region);
   void* allocate(std::size_t size) noexcept override;
   bool release(void* p) noexcept override;
   std::int64_t calls() const override { return static_cast<std::int64_t>(step_); }
@@ -117,6 +130,9 @@ void end(Run& run);
 // The two entry points of the allocator. `allocate` returns null for size 0 and where there is no memory.
 void* allocate(std::size_t size) noexcept;
 void release(void* p) noexcept;
+// Those of a device's.
+void* allocate_on(Device& device, std::size_t size) noexcept;
+void release_on(Device& device, void* p) noexcept;
 std::uint64_t unknown_frees();
 
 // How far the calling thread's run has come; ONNX Runtime asks at the beginning and at the end of each node while it

@@ -1,6 +1,7 @@
 #include "arena_tape.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -83,9 +84,10 @@ std::vector<Event> in_order(const Trace& trace) {
 }  // namespace
 
 Tape::Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut,
-           std::vector<std::int64_t> over)
-    : sizes_(trace.sizes), offsets_(std::move(offsets)), over_(std::move(over)), guard_(footprint(guard)), cut_(cut),
-      events_(in_order(trace)) {
+           std::vector<std::int64_t> over, std::size_t alignment)
+    : sizes_(trace.sizes), offsets_(std::move(offsets)), over_(std::move(over)), guard_(footprint(guard, alignment)),
+      alignment_(alignment), cut_(cut), events_(in_order(trace)) {
+  if (!std::has_single_bit(alignment)) throw std::invalid_argument("an alignment is not a power of two");
   if (offsets_.size() != sizes_.size()) throw std::invalid_argument("columns of different length");
   for (std::size_t i = 0; i < sizes_.size(); ++i)
     if (sizes_[i] == 0 && (offsets_[i] >= 0 || trace.uppers[i] != -1))
@@ -117,7 +119,7 @@ Trace Tape::trace() const {
   return trace;
 }
 
-std::vector<std::int64_t> place_in_sequence(const Trace& trace) {
+std::vector<std::int64_t> place_in_sequence(const Trace& trace, std::size_t alignment) {
   std::vector<std::int64_t> offsets(trace.sizes.size(), -1);
   LiveSet live;
   for (const Event event : in_order(trace)) {
@@ -126,7 +128,7 @@ std::vector<std::int64_t> place_in_sequence(const Trace& trace) {
       live.remove(static_cast<std::size_t>(offsets[event.buffer]));
       continue;
     }
-    const std::size_t bytes = footprint(static_cast<std::size_t>(trace.sizes[event.buffer]));
+    const std::size_t bytes = footprint(static_cast<std::size_t>(trace.sizes[event.buffer]), alignment);
     const std::size_t start = live.lowest_gap(bytes);
     live.add({start, start + bytes, bytes});
     offsets[event.buffer] = static_cast<std::int64_t>(start);
@@ -139,12 +141,12 @@ void Tape::check_placement() {
   for (const Event& event : events_) {
     const std::int64_t offset = offsets_[event.buffer];
     if (offset < 0) continue;
-    const std::size_t start = static_cast<std::size_t>(offset), bytes = footprint(size_of(event.buffer));
+    const std::size_t start = static_cast<std::size_t>(offset), bytes = footprint(size_of(event.buffer), alignment_);
     if (!event.begins) {
       live.remove(start);
       continue;
     }
-    if (start % kAlignment != 0) throw std::invalid_argument("an offset is not aligned");
+    if (start % alignment_ != 0) throw std::invalid_argument("an offset is not aligned");
     if (bytes > std::numeric_limits<std::int64_t>::max() - guard_ - start)
       throw std::invalid_argument("a buffer passes the end of memory");
     // Whose place it is was checked: of equal offset, alive now, and alone there.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "arena_heap.hpp"
 #include "arena_pages.hpp"
 
 namespace onnxmem::arena {
@@ -68,7 +69,7 @@ class Tape {
   // be freed, passes on to it. Empty: nothing shares. Throws std::invalid_argument unless offsets are aligned and no
   // two live buffers share a byte but those.
   Tape(const Trace& trace, std::vector<std::int64_t> offsets, std::size_t guard, bool cut,
-       std::vector<std::int64_t> over = {});
+       std::vector<std::int64_t> over = {}, std::size_t alignment = kAlignment);
 
   const std::vector<Event>& events() const { return events_; }
   std::size_t size_of(std::uint32_t buffer) const { return static_cast<std::size_t>(sizes_[buffer]); }
@@ -78,6 +79,7 @@ class Tape {
   const std::vector<std::int64_t>& over() const { return over_; }
   Trace trace() const;
   std::size_t guard() const { return guard_; }
+  std::size_t alignment() const { return alignment_; }
   bool cut() const { return cut_; }
   std::size_t peak() const { return peak_; }
   const std::vector<Pages>* pages_for(std::uint32_t buffer) const;  // null if there are none
@@ -88,7 +90,7 @@ class Tape {
   void plan_hand_overs();
 
   std::vector<std::int64_t> sizes_, offsets_, over_;
-  std::size_t guard_;
+  std::size_t guard_, alignment_;
   bool cut_;
   std::vector<Event> events_;
   std::size_t peak_ = 0;
@@ -97,6 +99,6 @@ class Tape {
 
 // Offsets in the order of the calls, each as low as there is room at that moment. Good enough for very many very
 // small buffers, and fast: it looks only at what is alive. Those that outlive the run stay at -1.
-std::vector<std::int64_t> place_in_sequence(const Trace& trace);
+std::vector<std::int64_t> place_in_sequence(const Trace& trace, std::size_t alignment = kAlignment);
 
 }  // namespace onnxmem::arena

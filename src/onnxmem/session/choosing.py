@@ -11,6 +11,8 @@ from onnxmem.session.modes import CPU, CPU_PROVIDERS, Mode, check_mode, find_mod
 
 if TYPE_CHECKING:  # imported where something is a package: it would count as memory of all others
     from onnxmem.session.package import Package
+    from onnxmem.session.planned.source import Source
+    from onnxmem.session.planning import PlanningOptions
 
 PLANNED = "planned"
 
@@ -63,12 +65,24 @@ def choose(model: str | bytes | os.PathLike[str], mode: str | None) -> tuple[Pac
     )
 
 
-def only_cpu(providers: Any, package: Package) -> Any:
+def only_cpu(providers: Any, what: str, hint: str = "load the .onnx file instead") -> Any:
     """Packages are optimized for the CPU: others would be given a graph that is not for them."""
     for provider in providers or ():
         name = provider if isinstance(provider, str) else provider[0]
         if name not in CPU_PROVIDERS:
-            raise RuntimeUnsupported(
-                f"the package '{package.folder}' is for {CPU}, not for {name}", hint="load the .onnx file instead"
-            )
+            raise RuntimeUnsupported(f"{what} is for {CPU}, not for {name}", hint=hint)
     return [CPU]
+
+
+def known_of(model: str | bytes | os.PathLike[str], planning: PlanningOptions) -> tuple[Source | None, str]:
+    """What is certain about a model; and a name for its content, if its plans are kept."""
+    if planning.sharing is False and not planning.keeps:
+        return None, ""
+    from onnxmem.session.planned.source import look_at  # noqa: PLC0415  only planned sessions ask
+
+    source = look_at(model)
+    if not (planning.keeps and source.own_operators):
+        return source, ""
+    from onnxmem.session.planned.identity import content_of  # noqa: PLC0415
+
+    return source, content_of(model)

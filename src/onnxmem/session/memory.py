@@ -72,6 +72,10 @@ class SessionMemory(Record):
 
     reason: str
     """Why nothing is planned at all; empty if it is."""
+    device: str = ""
+    """The device that it runs on, if that is not the host."""
+    device_bytes: int = 0
+    """What its arena takes there, and the weights and outputs of all planned sessions on that device."""
     arena_bytes: Bytes
     """The memory of its arena: all regions, for all sessions that share it."""
     plan_bytes: Bytes

@@ -90,7 +90,8 @@ MODES = (
         trim=True,
         costs="two to three MiB for the planner and its libraries in each process; "
         "the first shapes without a saved plan are recorded once",
-        needs="Linux and the CPU; elsewhere it falls back to stock, or to the package's mode, and says why",
+        needs="Linux, and the CPU or a CUDA device; elsewhere it falls back to stock, or to the package's mode, "
+        "and says why",
         avoid="runs take only a few MiB",
     ),
     Mode(

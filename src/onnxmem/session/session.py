@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
-from onnxmem.session.choosing import PLANNED, check_spelling, choose, is_planned, only_cpu
+from onnxmem.session.choosing import PLANNED, check_spelling, choose, is_planned, known_of, only_cpu
 from onnxmem.session.modes import DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
 from onnxmem.session.options import WATCHED, applied, apply, entries
 from onnxmem.session.planning import PlanningOptions
@@ -21,13 +21,13 @@ from onnxmem.session.trim import trim
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:  # imported where something is planned, or is a package: it would count as memory of all others
+    from onnxmem._native.arena import Device
     from onnxmem.session.chunks import Chunks
     from onnxmem.session.graphs import Graphs
     from onnxmem.session.memory import SessionMemory
     from onnxmem.session.packed_graphs import TiledGraph
     from onnxmem.session.planned.arena import Arena
     from onnxmem.session.planned.planner import Planner
-    from onnxmem.session.planned.source import Source
     from onnxmem.session.planned.trace import Trace
 
 _WARNED: set[str] = set()
@@ -85,6 +85,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
             if not is_planned(mode):
                 raise UsageError(f"tile=True is for planned runs, and mode '{mode}' does not plan")
+            only_cpu(providers, "tile=True", "leave tile= out")
             path_or_bytes = tiled_package(path_or_bytes)
         self.package, self._mode = choose(path_or_bytes, mode)
         self._options_are_ours = sess_options is None
@@ -103,7 +104,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             raise UsageError(f"{self._planning.given[0]}= is for planned runs, and {self._unplanned}")
         if self.package:
             self.package.check_here(onnxruntime.__version__)
-            providers = only_cpu(providers, self.package)
+            providers = only_cpu(providers, f"the package '{self.package.folder}'")
         self._how = (providers, provider_options, kwargs)
         self._graphs: Graphs | None = None
         self.graph: TiledGraph | None = None
@@ -183,7 +184,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session again with other providers, as onnxruntime's does, in the same mode; plans start anew."""
         if self.package:
-            providers = only_cpu(providers, self.package)
+            providers = only_cpu(providers, f"the package '{self.package.folder}'")
         self._set_providers(providers, provider_options)
 
     def _set_providers(self, providers: Any, provider_options: Any) -> None:
@@ -191,7 +192,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             self._how = (providers, provider_options, self._how[2])
             self._load_graph(self.graph)
             return
-        with self._prepared(providers, from_bytes=False):
+        with self._prepared(providers, provider_options, from_bytes=False):
             super().set_providers(providers, provider_options)
 
     # What it takes.
@@ -263,7 +264,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         providers, provider_options, more = self._how
         self._chunks = None
         self._use(model, graph)
-        with self._prepared(providers, from_bytes=isinstance(model, bytes)):
+        with self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)):
             super().__init__(self._model, self._options, providers, provider_options, **more)
         if self._planner is not None:
             self._planner.outputs = frozenset(value.name for value in self.get_outputs())
@@ -286,16 +287,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 self._settings, self._config = {**self._settings, **part.options}, {**self._config, **part.config}
             if self._to_be_planned and (self._plans is None or graph is not None):
                 self._plans = part.plans()
-        self._source, self._content = _look_at(self._model, self._planning) if self._to_be_planned else (None, "")
+        self._source, self._content = known_of(self._model, self._planning) if self._to_be_planned else (None, "")
         providers, provider_options, _ = self._how
         if provider_options or any(not isinstance(provider, str) for provider in providers or ()):
             self._content = ""  # nobody knows what those change
 
     @contextmanager
-    def _prepared(self, providers: Any, *, from_bytes: bool) -> Iterator[None]:
+    def _prepared(self, providers: Any, provider_options: Any, *, from_bytes: bool) -> Iterator[None]:
         """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
         with ExitStack() as while_made:
-            self._planner = self._plan(providers, while_made) if self._to_be_planned else None
+            self._planner = self._plan(providers, provider_options, while_made) if self._to_be_planned else None
             if self._planner is None and self.graph is not None:
                 self._unplanned += "; its tiled graphs need plans and are not used"
                 self._use(self._model, None)
@@ -308,6 +309,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if self._mode.form == "prepacked" and watched.get(DISABLE_PREPACKING) == "1":
                 raise UsageError("a prepacked package with packing disabled would ignore its packed weights")
             yield
+        if self._planner is not None and self._planner.device is not None:
+            self._check_device(self._planner.device)
         # A package's own graph keeps to its budget where that can be; the caller's is kept to or refused.
         own = self.package.manifest.batch_budget if self.package and self.graph is None and self._planner else None
         budget = own if self._planning.budget is None else int(self._planning.budget)
@@ -323,55 +326,60 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
             prefault(self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read)
 
+    def _check_device(self, device: Device) -> None:
+        """No plans for a device that ONNX Runtime could not use and, but for a line on the terminal, left out."""
+        from onnxmem.session.planned.target import CUDA  # noqa: PLC0415
+
+        if CUDA in self.get_providers():
+            device.trim()  # what loading took beside the weights
+        else:
+            self._leave_to_stock(f"ONNX Runtime could not load {CUDA}, and runs on the CPU")
+
     def _within_budget(self, budget: int, *, packed: bool, strict: bool) -> Chunks:
         """What keeps runs to the budget."""
-        if self._planner is None:
-            raise RuntimeUnsupported(f"a budget cannot be kept: {self._unplanned}", hint="leave budget= out")
+        why = self._unplanned
+        if self._planner is not None and self._planner.device is not None:
+            why = "which parts of a batch give the same bits is known of the CPU's kernels only"
+        if self._planner is None or why:
+            raise RuntimeUnsupported(f"a budget cannot be kept: {why}", hint="leave budget= out")
         from onnxmem.session.chunks import Chunks, batch_of  # noqa: PLC0415  it needs what parses models
 
         threads = self._options.intra_op_num_threads or len(os.sched_getaffinity(0))
         batch = self._chunks.batch if self._chunks else batch_of(self._model, packed=packed)
         return Chunks(budget, batch, self._planner, threads, strict=strict)
 
-    def _plan(self, providers: Any, while_made: ExitStack) -> Planner | None:
+    def _plan(self, providers: Any, provider_options: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
+        self._unplanned = ""
         try:
             from onnxmem.session.planned import made  # noqa: PLC0415
             from onnxmem.session.planned.planner import Planner  # noqa: PLC0415
+            from onnxmem.session.planned.target import target_of  # noqa: PLC0415
 
+            sharer = kept = None
             with applied(self._options, self._settings, {}):
-                self._unplanned = made.why_unplannable(self._options, providers)
-                sharer = made.sharer_of(self._options, self._source) if self._planning.sharing is not False else None
-                known = self._content, self._config, self._source
-                kept = made.kept_plans(self._options, *known, sharing=sharer is not None)
-            if not self._unplanned:
-                # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
-                level = self._settings.get("graph_optimization_level")
-                packaged = self.package is not None and level == "ORT_DISABLE_ALL"
-                planning = replace(self._planning, plans=self._plans)
-                planner = Planner(planning, sharer, packaged=packaged, kept=kept)
-                while_made.enter_context(made.made_for_plans(self._options, planner))
-                return planner
+                target = target_of(self._options, providers, provider_options)
+                if target.device is None:  # which buffers may share a place is known of the CPU's kernels
+                    if self._planning.sharing is not False:
+                        sharer = made.sharer_of(self._options, self._source)
+                    known = self._content, self._config, self._source
+                    kept = made.kept_plans(self._options, *known, sharing=sharer is not None)
+            # What is optimized already, has one order; what ONNX Runtime makes of others depends on addresses.
+            level = self._settings.get("graph_optimization_level")
+            packaged = self.package is not None and level == "ORT_DISABLE_ALL"
+            planning = replace(self._planning, plans=self._plans)
+            planner = Planner(planning, sharer, packaged=packaged, kept=kept, target=target)
+            while_made.enter_context(made.made_for_plans(self._options, planner))
+            return planner
         except ImportError as error:
-            self._unplanned = f"the planner cannot be imported: {error}"
+            self._leave_to_stock(f"the planner cannot be imported: {error}")
         except RuntimeUnsupported as error:
-            self._unplanned = str(error)
-        if self._unplanned not in _WARNED:
-            _WARNED.add(self._unplanned)
-            text = f"this session is not planned, it runs as {self._mode.name}: {self._unplanned}"
-            warnings.warn(text, RuntimeWarning, stacklevel=6)  # whoever makes the session
+            self._leave_to_stock(str(error))
         return None
 
-
-def _look_at(model: str | bytes | os.PathLike[str], planning: PlanningOptions) -> tuple[Source | None, str]:
-    """What is certain about a model; and a name for its content, if its plans are kept."""
-    if planning.sharing is False and not planning.keeps:
-        return None, ""
-    from onnxmem.session.planned.source import look_at  # noqa: PLC0415  only planned sessions ask
-
-    source = look_at(model)
-    if not (planning.keeps and source.own_operators):
-        return source, ""
-    from onnxmem.session.planned.identity import content_of  # noqa: PLC0415
-
-    return source, content_of(model)
+    def _leave_to_stock(self, reason: str) -> None:
+        self._planner, self._unplanned = None, reason
+        if reason not in _WARNED:
+            _WARNED.add(reason)
+            text = f"this session is not planned, it runs as {self._mode.name}: {reason}"
+            warnings.warn(text, RuntimeWarning, stacklevel=7)  # whoever makes the session

@@ -94,12 +94,12 @@ def test_other_providers_are_a_reason_not_to_plan(chain: Path, monkeypatch: pyte
     assert InferenceSession(chain, providers=onnxruntime.get_available_providers()).loaded_mode == "planned"
     session = InferenceSession(chain)
     # As if there were one: asked for, it is ignored by ONNX Runtime, which then runs on the CPU.
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["TensorrtExecutionProvider"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        session.set_providers([("CUDAExecutionProvider", {}), "CPUExecutionProvider"])
+        session.set_providers([("TensorrtExecutionProvider", {}), "CPUExecutionProvider"])
     assert session.loaded_mode == "stock"
-    assert "CUDAExecutionProvider was asked for" in session.memory.reason
+    assert "TensorrtExecutionProvider was asked for" in session.memory.reason
 
 
 def test_what_is_only_for_plans_is_refused_elsewhere(chain: Path) -> None:

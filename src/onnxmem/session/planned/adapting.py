@@ -62,19 +62,25 @@ class Advice(NamedTuple):
     step: int
 
 
-def adapt(conduct: Conduct, deviation: Deviation | None) -> tuple[Conduct, Advice | None]:
-    """The conduct after one more run, and what is to be done about the plan; mostly nothing."""
+def adapt(
+    conduct: Conduct, deviation: Deviation | None, *, first_differs: bool = False
+) -> tuple[Conduct, Advice | None]:
+    """The conduct after one more run, and what is to be done about the plan; mostly nothing.
+
+    If the `first_differs` from all later ones, as where kernels try out algorithms in it, the second is recorded, too.
+    """
     if deviation is None:
         return replace(conduct, strikes=max(0.0, conduct.strikes - _CLEAN_RUN), fitted=True), None
     steps = conduct.steps | {deviation.step}
     of_size = deviation.kind.name == "ALLOCATION_OF_ANOTHER_SIZE" and len(steps) == 1 and conduct.left_out < _LEFT_OUT
     strikes = conduct.strikes + 1
     after = replace(conduct, deviated=conduct.deviated + 1, strikes=strikes, steps=steps, last=deviation)
-    if strikes < (STRIKES - 1 if of_size else STRIKES):
-        return after, None
     changed = bool(conduct.cuts or conduct.left_out)
+    new = not (conduct.fitted or changed or conduct.recorded_again)
+    if strikes < (STRIKES - 1 if of_size else STRIKES) and not (new and first_differs):
+        return after, None
     after = replace(after, strikes=0.0, steps=frozenset())
-    if not (conduct.fitted or changed or conduct.recorded_again):
+    if new:
         return after, Advice(Change.RECORD_AGAIN, 0)
     if of_size:
         return replace(after, left_out=conduct.left_out + 1), Advice(Change.LEAVE_OUT, deviation.step)

@@ -31,10 +31,11 @@ class Arena:
             raise UsageError(f"a busy arena cannot '{busy}'", hint="known: wait, heap")
         check_seconds("trim_after", trim_after)
         self.pool = native.Pool(limit, busy == "wait", huge_pages)
+        self._on_devices: dict[int, tuple[native.Device, native.Pool]] = {}
         self.limit = limit
         self.busy = busy
         self.trim_after = trim_after
-        self._peaks: dict[weakref.ref[Any], int] = {}
+        self._peaks: dict[weakref.ref[Any], tuple[native.Pool, int]] = {}
         self._last_used = 0.0
         self._timer: threading.Timer | None = None
 
@@ -47,27 +48,46 @@ class Arena:
         return self.pool.stats().bytes
 
     @property
+    def device_bytes(self) -> int:
+        """The memory of all regions on devices."""
+        return sum(pool.stats().bytes for _, pool in self._on_devices.copy().values())
+
+    @property
     def largest(self) -> int:
         """The largest region."""
         return self.pool.stats().largest
+
+    def pool_on(self, device: native.Device | None) -> native.Pool:
+        """The regions on a device, or on the host."""
+        if device is None:
+            return self.pool
+        if device.number not in self._on_devices:
+            fresh = device, native.Pool(self.limit, self.busy == "wait", False, device)
+            self._on_devices.setdefault(device.number, fresh)
+        return self._on_devices[device.number][1]
 
     def trim(self) -> None:
         """Give the pages of all regions that nobody runs in back to the system, and what freed outputs left."""
         self.pool.trim()
         native.trim_heap()
+        for device, pool in self._on_devices.copy().values():
+            pool.trim()
+            device.settle()
+            device.trim()
 
     def needed(self, user: Any, peak: int, *, for_good: bool = False) -> None:
-        """`user`'s largest plan takes `peak` bytes from now on: what no user needs any more is unmapped.
+        """`user`'s largest plan takes `peak` bytes on its device from now on: what no user needs any more is unmapped.
 
         Unless that is `for_good`, little is not worth it: the shape that was forgotten today comes back tomorrow.
         """
         # Replaced as a whole, never changed: other threads may be reading it. Should two of them replace it at once,
         # an arena is for a while smaller than it will be again.
         others = {of: bytes_ for of, bytes_ in self._peaks.items() if of() is not None and of() is not user}
-        self._peaks = {**others, weakref.ref(user): peak}
-        most = max(self._peaks.values())
-        if for_good or most < self.largest // 2:
-            self.pool.shrink(most)
+        pool = self.pool_on(user.device)
+        self._peaks = {**others, weakref.ref(user): (pool, peak)}
+        most = max(bytes_ for its, bytes_ in self._peaks.values() if its is pool)
+        if for_good or most < pool.stats().largest // 2:
+            pool.shrink(most)
 
     def used(self) -> None:
         """A run has ended: the time until the pages go back starts again."""

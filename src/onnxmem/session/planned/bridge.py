@@ -57,13 +57,16 @@ def connect() -> None:
 
 
 @contextmanager
-def enlisted() -> Iterator[None]:
-    """Sessions made in this block that use the environment's allocator get ours, and keep it."""
+def enlisted(device: arena.Device | None = None) -> Iterator[None]:
+    """Sessions made in this block that use the environment's allocator get ours, and keep it: on the host, or there."""
     connect()
-    if problem := arena.enlist():
+    if problem := arena.enlist() if device is None else arena.enlist_device(device):
         raise RuntimeUnsupported(f"ONNX Runtime does not take our allocator: {problem}")
     try:
         yield
     finally:
         # Not left in the environment any longer than needed: other sessions may look there, too.
-        arena.withdraw()
+        if device is None:
+            arena.withdraw()
+        else:
+            arena.withdraw_device(device)

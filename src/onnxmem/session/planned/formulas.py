@@ -72,7 +72,7 @@ class _Order:
     """Recordings that made the same calls in the same order."""
 
     def __init__(self, trace: Trace) -> None:
-        self.lowers, self.uppers = trace.lowers, trace.uppers
+        self.lowers, self.uppers, self.alignment = trace.lowers, trace.uppers, trace.alignment
         self.dims: list[tuple[int, ...]] = []
         # Which of the different sizes each buffer has; and those, one row per recording.
         self.which = np.zeros(len(trace), np.int64)
@@ -89,7 +89,7 @@ class _Order:
         if sizes is None:
             return None
         # A buffer of any size is on the heap, and may be freed at any time.
-        return Trace(sizes, self.lowers, np.where(sizes == ANY, OUTLIVES, self.uppers))
+        return Trace(sizes, self.lowers, np.where(sizes == ANY, OUTLIVES, self.uppers), alignment=self.alignment)
 
     def learn(self, dims: tuple[int, ...], sizes: Int64Array) -> None:
         if self.given_up or dims in self.dims:

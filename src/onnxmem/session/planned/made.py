@@ -1,4 +1,4 @@
-"""Can a session be planned, and what has to be in place while it is made?"""
+"""What has to be in place while a session is made that is to be planned?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
-from onnxmem.session.modes import CPU, CPU_PROVIDERS, find_mode
+from onnxmem.session.modes import find_mode
 from onnxmem.session.options import applied, entries
 from onnxmem.session.planned import bridge
 from onnxmem.session.planned.pairs import Sharer
@@ -27,7 +27,7 @@ def made_for_plans(options: Any, planner: Planner | None = None) -> Iterator[Non
 
     The one that is made for `planner` is profiled as long as it has not run, if the planner wants that.
     """
-    with bridge.enlisted(), applied(options, find_mode("planned").options, {}):
+    with bridge.enlisted(planner.device if planner else None), applied(options, find_mode("planned").options, {}):
         # An entry cannot be removed, and overwriting it is logged as a warning. It may stay: a stock session made with
         # it finds no allocator in the environment and takes its own.
         if entries(options, [_ENVIRONMENT]).get(_ENVIRONMENT) != "1":
@@ -63,17 +63,3 @@ def kept_plans(
     every = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     steady = not source.blocked or options.graph_optimization_level != every
     return KeptPlans(f"{name_of(content, options, config)} {sharing}", steady=steady)
-
-
-def why_unplannable(options: Any, providers: Any) -> str:
-    """Why a session with these options and providers cannot be planned, in one sentence; empty if it can be."""
-    if options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL:
-        return "nodes run in parallel, so that no two runs ask in the same order"
-    there = onnxruntime.get_available_providers()  # others are ignored by ONNX Runtime, too, and it says so itself
-    for provider in providers or ():
-        name = provider if isinstance(provider, str) else provider[0]
-        if name in there and name not in CPU_PROVIDERS:
-            return f"plans are for {CPU}, and {name} was asked for"
-    if getattr(options, "has_providers", bool)():
-        return f"plans are for {CPU}, and the session options choose other providers"
-    return bridge.unsupported()

@@ -118,7 +118,8 @@ def follow(trace: Trace, placement: Placement, *, guard: int = 0, cut: int | Non
     if cut is not None:
         # There is no call for what is alive at the end: it may be freed at any time after, in any order.
         uppers = np.where(uppers >= cut, OUTLIVES, uppers)
-    return native.Tape(trace.sizes, trace.lowers, uppers, placement.offsets, guard, cut is not None, placement.over)
+    columns = trace.sizes, trace.lowers, uppers, placement.offsets
+    return native.Tape(*columns, guard, cut is not None, placement.over, trace.alignment)
 
 
 @functools.cache
@@ -144,7 +145,7 @@ def _combined(trace: Trace, guard: int, small: Int64Array, plan: Plan) -> Placem
     peak, bound = plan.peak, plan.proven_bound
     if len(small):
         sizes = trace.padded(guard)[small]
-        above = native.place_in_sequence(sizes, trace.lowers[small], trace.uppers[small])
+        above = native.place_in_sequence(sizes, trace.lowers[small], trace.uppers[small], trace.alignment)
         offsets[small] = plan.peak + above
         peak += int((above + sizes).max())
         bound = max(bound, trace.bound(guard, pairs=large[plan.problem.shares]))

@@ -22,7 +22,7 @@ from onnxmem.session.planned.adapting import Change, Conduct, adapt, apply, in_c
 from onnxmem.session.planned.pairs import NOTHING, Sharing, Trust
 from onnxmem.session.planned.placing import AT_ONCE, Placement, follow, place
 from onnxmem.session.planned.run_key import RunKey
-from onnxmem.session.planned.trace import OUTLIVES, Trace
+from onnxmem.session.planned.trace import DEVICE_ALIGNMENT, OUTLIVES, Trace
 
 if TYPE_CHECKING:
     from onnxmem.session.memory import Deviation
@@ -86,9 +86,10 @@ class PlanBook:
     Many threads use it at once: whatever is read or written, is so under its lock. Searches happen outside of it.
     """
 
-    def __init__(self, limit: int, guard: int = 0) -> None:
+    def __init__(self, limit: int, guard: int = 0, device: native.Device | None = None) -> None:
         self.limit = limit
         self.guard = guard
+        self.device = device
         self.lock = threading.Lock()
         self.learning = threading.Lock()  # takes longer: those who only look up a plan do not wait for it
         self._formulas: Formulas | None = None  # only sessions that see several shapes have any
@@ -150,6 +151,8 @@ class PlanBook:
         """
         for document in documents:
             shape = _read(document, self.guard, allowed)
+            if self.device is not None and shape.tape is not None and shape.tape.trace.alignment < DEVICE_ALIGNMENT:
+                continue  # it is for the host
             with self.lock:
                 self._keep(shape)
                 if shape.sharing and self._shared is None and shape.tape is not None:
@@ -265,7 +268,8 @@ class PlanBook:
 
     def improved(self, shape: ShapePlan, tape: native.Tape, better: Placement) -> bool:
         """Follow a better placement of a tape from the next run on; False if the shape follows another meanwhile."""
-        new = native.Tape(*Trace.recorded(tape.trace).columns, better.offsets, self.guard, tape.cut, better.over)
+        trace = Trace.recorded(tape.trace)
+        new = native.Tape(*trace.columns, better.offsets, self.guard, tape.cut, better.over, trace.alignment)
         with self.lock:
             if shape.tape is not tape or better.peak > shape.placement.peak:
                 return False
@@ -311,7 +315,7 @@ class PlanBook:
                         with self.learning:
                             self._formulas.failed(shape.key.kind)
                     return False
-            shape.conduct, advice = adapt(shape.conduct, deviation)
+            shape.conduct, advice = adapt(shape.conduct, deviation, first_differs=self.device is not None)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
                 return False
@@ -381,7 +385,7 @@ def _read(document: Mapping[str, Any], guard: int, allowed: Callable[[Sharing], 
         used = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]]
         placement = Placement(offsets, 0, int(plan["lower_bound_bytes"]), shared=used)
         # The library checks every offset against every other: a file is not trusted.
-        tape = native.Tape(*trace.columns, offsets, 0, cut, placement.over)
+        tape = native.Tape(*trace.columns, offsets, 0, cut, placement.over, trace.alignment)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlanError(f"this is not a plan that can be followed: {error}") from error
     placement = replace(placement, peak=tape.peak, saved=max(0, trace.bound() - tape.peak) if len(used) else 0)

@@ -22,7 +22,17 @@ from onnxmem.session.planned.forks import GATE
 from onnxmem.session.planned.pairs import Sharer, Sharing
 from onnxmem.session.planned.placing import at_once, follow, warm_up
 from onnxmem.session.planned.plan_book import PlanBook, ShapePlan
-from onnxmem.session.planned.run_key import Binding, RunKey, key_of_binding, key_of_run
+from onnxmem.session.planned.run_key import (
+    Binding,
+    RunKey,
+    key_of_binding,
+    key_of_run,
+    shrink_again,
+    shrinks,
+    synchronizes,
+    without_shrinking,
+)
+from onnxmem.session.planned.target import Target
 from onnxmem.session.planned.trace import Trace
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.unknown import Unknown
@@ -35,7 +45,6 @@ if TYPE_CHECKING:
     from onnxmem.session.planned.profile import NodeCalls, Profile
 
 _GUARD = 64
-_SHRINK = "memory.enable_memory_arena_shrinkage"
 
 
 class Planner:
@@ -47,13 +56,21 @@ class Planner:
         sharer: Sharer | None = None,
         *,
         packaged: bool = False,
+        target: Target = Target(),  # noqa: B008  it is immutable
         kept: KeptPlans | None = None,
     ) -> None:
         """Without a sharer, no buffers share places. A model that is `packaged` runs its nodes in the same order in
         every session, so that what a file says of them holds. `kept` are the plans that earlier processes left.
         """
         self.arena = options.arena or own_arena(options.trim_after, bool(options.huge_pages))
-        self.book = PlanBook(options.max_plans or 16, _GUARD if options.debug else 0)
+        self.device = target.device
+        self._synchronizes = target.synchronizes
+        self._pool = self.arena.pool_on(self.device)
+        if self.device is not None:
+            self.device.settle()  # weights can lie where those of a session lay that is gone
+        # The host cannot look behind the ends of buffers on a device.
+        guard = _GUARD if options.debug and self.device is None else 0
+        self.book = PlanBook(options.max_plans or 16, guard, self.device)
         self._plan_seconds = 5.0 if options.plan_seconds is None else options.plan_seconds
         self._sharer = sharer
         self.outputs: frozenset[str] = frozenset()
@@ -76,13 +93,13 @@ class Planner:
 
     def run(self, run: Callable[..., Any], output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run with feeds, which may be arrays or OrtValues."""
-        placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
-        key = key_of_run(output_names, feeds, run_options, self.outputs)
+        placed = self._shrunk if run_options is not None and shrinks(run_options) else self._placed
+        key = key_of_run(output_names, feeds, run_options, self.outputs, on_device=self.device is not None)
         return placed(key, run, output_names, feeds, run_options)
 
     def run_bound(self, run: Callable[..., Any], binding: Any, run_options: Any) -> None:
         """Run what is bound."""
-        placed = self._shrunk if run_options is not None and _shrinks(run_options) else self._placed
+        placed = self._shrunk if run_options is not None and shrinks(run_options) else self._placed
         placed(key_of_binding(binding), run, binding, run_options)
 
     def binding(self, session: Any) -> Binding:
@@ -95,7 +112,7 @@ class Planner:
 
     def plain_run(self, output_names: Any, feeds: Any) -> RunKey:
         """Which run one with these feeds would be."""
-        return key_of_run(output_names, feeds, None, self.outputs)
+        return key_of_run(output_names, feeds, None, self.outputs, on_device=self.device is not None)
 
     # What it takes.
 
@@ -104,11 +121,13 @@ class Planner:
         """What it takes to run, and how its runs were served."""
         from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
 
-        pool, (counts, shapes) = self.arena.pool.stats(), self.book.snapshot()
+        pool, (counts, shapes) = self._pool.stats(), self.book.snapshot()
         largest = max((s.placement for s in shapes if s.tape), key=lambda placement: placement.peak, default=None)
         none = Unknown(next((shape.reason for shape in shapes if shape.reason), "no run has been planned yet"))
         return SessionMemory(
             reason="",
+            device="" if self.device is None else f"CUDA device {self.device.number}",
+            device_bytes=0 if self.device is None else pool.bytes + self.device.stats().heap_bytes,
             arena_bytes=pool.bytes,
             plan_bytes=largest.peak if largest else none,
             bound_bytes=largest.bound if largest else none,
@@ -128,13 +147,11 @@ class Planner:
 
     def _shrunk(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run, and give the arena back: what the option asks of ONNX Runtime's own arena, which is not there."""
-        run_options = arguments[-1]
-        asked = run_options.get_run_config_entry(_SHRINK)
-        run_options.add_run_config_entry(_SHRINK, "")
+        asked = without_shrinking(arguments[-1])
         try:
             return self._placed(key, run, *arguments)
         finally:
-            run_options.add_run_config_entry(_SHRINK, asked)
+            shrink_again(arguments[-1], asked)
             self.arena.trim()
 
     def _placed(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
@@ -151,9 +168,9 @@ class Planner:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
         if tape is None:
+            native.begin_heap(self.device)
             self.book.count(from_heap=1)
-            return _inside(run, *arguments)
-        if not native.begin_replay(tape, self.arena.pool):
+        elif not native.begin_replay(tape, self._pool):
             self.book.count(from_heap=1)
         if self._profile is not None and shape.kept:
             native.mark_as(self._profile.new_token())
@@ -165,9 +182,13 @@ class Planner:
             failure = error
         finally:
             GATE.leave()
-            result = native.end_run()
+            result = native.end_run(failure is None and self._settled(arguments[-1]))
             self.arena.used()
-        if isinstance(result, native.Replayed) and not self._is_right(shape, tape, run, result, failure):
+        if (
+            tape is not None
+            and isinstance(result, native.Replayed)
+            and not self._is_right(shape, tape, run, result, failure)
+        ):
             outputs = None  # which may be wrong, or failed for being wrong
             return self._planned(key, run, *arguments)
         if failure is not None:
@@ -197,7 +218,7 @@ class Planner:
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run without a plan, and make one of what the run asks for."""
-        on_heap = not native.begin_record_inside(self.arena.pool, *self.book.expected())
+        on_heap = not native.begin_record_inside(self._pool, *self.book.expected())
         if self._profile is not None:
             native.mark_as(self._profile.new_token())
         completed = False
@@ -205,16 +226,26 @@ class Planner:
             outputs = _inside(run, *arguments)
             completed = True
         finally:
-            result = native.end_run()
+            result = native.end_run(completed and self._settled(arguments[-1]))
             if on_heap:
-                native.trim_heap()  # what the run left there is not to lie beside what the search takes
+                self._trim_heap()  # what the run left there is not to lie beside what the search takes
             if completed and isinstance(result, native.Recorded):
                 shape = self._solve(key, run, result)
                 if shape is not None and self.book.guard and outputs is not None:
                     self._suspect(shape, run, *arguments)
             if on_heap:
-                native.trim_heap()
+                self._trim_heap()
         return outputs
+
+    def _settled(self, run_options: Any) -> bool:
+        """Whether a run that ended well is over on the device, too."""
+        return self.device is None or (self._synchronizes and synchronizes(run_options))
+
+    def _trim_heap(self) -> None:
+        if self.device is None:
+            native.trim_heap()
+        else:
+            self.device.trim()
 
     def _improve(self, shape: ShapePlan) -> None:
         from onnxmem.session.planned.improve import improve  # noqa: PLC0415  few plans can be improved
@@ -289,7 +320,7 @@ class Planner:
 
         def run_with(pairs: Int64Array) -> Any:
             placement = at_once(trace, self.book.guard, pairs)
-            native.begin_replay(follow(trace, placement, guard=self.book.guard), self.arena.pool)
+            native.begin_replay(follow(trace, placement, guard=self.book.guard), self._pool)
             try:
                 return _inside(run, *arguments)
             finally:
@@ -307,7 +338,9 @@ class Planner:
                 return None
             trace = Trace.recorded(recorded)
             shape = self.book.recorded(key, trace, self._pairs(trace, nodes))
-        self.arena.needed(self.book, self.book.peak)
+        # What only the first run needed is not kept for it.
+        for_good = self.device is not None and shape.conduct.recorded_again
+        self.arena.needed(self.book, self.book.peak, for_good=for_good)
         self._keep(shape)
         return shape
 
@@ -344,13 +377,6 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
-
-
-def _shrinks(run_options: Any) -> bool:
-    try:
-        return bool(run_options.get_run_config_entry(_SHRINK))
-    except RuntimeError:
-        return False  # it is not set
 
 
 def _shape_memory(shape: ShapePlan) -> ShapeMemory:

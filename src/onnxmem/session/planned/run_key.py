@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 
 import onnxruntime
 
+_SHRINK = "memory.enable_memory_arena_shrinkage"
+_UNSYNCHRONIZED = "disable_synchronize_execution_providers"
+_HOST = "cpu"
+
 
 class RunKey(NamedTuple):
     """What decides what a run asks for: the shapes that go in, and the outputs that are wanted or already there."""
@@ -27,37 +31,70 @@ class RunKey(NamedTuple):
 
 
 class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
-    """Remembers the shapes of what is bound; onnxruntime's own does not list them."""
+    """Remembers the shapes of what is bound, and on which device; onnxruntime's own does not list them."""
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.devices: dict[str, str] = {}
+        """Of inputs that are not on the host."""
+        self.outputs: dict[str, str] = {}
+        """The same of outputs."""
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         super().bind_cpu_input(name, arr_on_cpu)
-        self.shapes[name] = _shape_of(arr_on_cpu)
+        self._bound(name, _HOST, _shape_of(arr_on_cpu))
 
     def bind_input(
         self, name: str, device_type: Any, device_id: Any, element_type: Any, shape: Any, buffer_ptr: Any
     ) -> None:
         super().bind_input(name, device_type, device_id, element_type, shape, buffer_ptr)
-        self.shapes[name] = tuple(shape)
+        self._bound(name, device_type, tuple(shape))
 
     def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
         super().bind_ortvalue_input(name, ortvalue)
-        self.shapes[name] = _shape_of(ortvalue)
+        self._bound(name, _device_of(ortvalue), _shape_of(ortvalue))
+
+    def bind_output(self, name: str, device_type: Any = _HOST, *arguments: Any, **more: Any) -> None:
+        super().bind_output(name, device_type, *arguments, **more)
+        _note(self.outputs, name, device_type)
+
+    def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
+        super().bind_ortvalue_output(name, ortvalue)
+        _note(self.outputs, name, _device_of(ortvalue))
 
     def clear_binding_inputs(self) -> None:
         super().clear_binding_inputs()
         self.shapes.clear()
+        self.devices.clear()
+
+    def clear_binding_outputs(self) -> None:
+        super().clear_binding_outputs()
+        self.outputs.clear()
+
+    def _bound(self, name: str, device: str, shape: tuple[int, ...]) -> None:
+        self.shapes[name] = shape
+        _note(self.devices, name, device)
 
 
-def key_of_run(output_names: Any, feeds: Mapping[str, Any], run_options: Any, every: frozenset[str]) -> RunKey:
+def _note(devices: dict[str, str], name: str, device: str) -> None:
+    devices.pop(name, None)
+    if device != _HOST:
+        devices[name] = device
+
+
+def key_of_run(
+    output_names: Any, feeds: Mapping[str, Any], run_options: Any, every: frozenset[str], *, on_device: bool = False
+) -> RunKey:
     """The key of a run with feeds, which may be arrays or OrtValues, of a model with `every` of these outputs."""
     # Then nodes are left out, and others come in their place.
     partly = run_options is not None and run_options.only_execute_path_to_fetches
+    bound: tuple[str, ...] = ("partly",) if partly else ()
+    if on_device:
+        # What lies there already is not copied.
+        bound += tuple(sorted(name for name, value in feeds.items() if _device_of(value) != _HOST))
     wanted = tuple(output_names) if output_names and not every.issubset(output_names) else ()
-    return RunKey(shapes_of(feeds), wanted, ("partly",) if partly else ())
+    return RunKey(shapes_of(feeds), wanted, bound)
 
 
 def shapes_of(feeds: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -69,11 +106,47 @@ def shapes_of(feeds: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ..
 
 
 def key_of_binding(binding: Any) -> RunKey:
-    """The key of a run of what is bound."""
+    """The key of a run with what is bound."""
     shapes = tuple(sorted(getattr(binding, "shapes", {}).items()))
     # An output that is already there, bound by the caller or left from the last run, is written to and not allocated.
     there = tuple("there" if value.has_value() else "" for value in binding.get_outputs_as_ortvaluevector())
-    return RunKey(shapes, (), ("binding", *there))
+    # What is not on the host is not copied.
+    elsewhere = (*sorted(getattr(binding, "devices", {}).items()), *sorted(getattr(binding, "outputs", {}).items()))
+    return RunKey(shapes, (), ("binding", *there, *(f"{name} on {device}" for name, device in elsewhere)))
+
+
+def shrinks(run_options: Any) -> bool:
+    """Whether the arena is to be given back after the run."""
+    return _entry(run_options, _SHRINK, "") != ""
+
+
+def synchronizes(run_options: Any) -> bool:
+    """Whether devices have done all of the run when it ends."""
+    return run_options is None or _entry(run_options, _UNSYNCHRONIZED, "0") == "0"
+
+
+def without_shrinking(run_options: Any) -> Any:
+    """Take the wish to shrink out of the options; what it was."""
+    asked = run_options.get_run_config_entry(_SHRINK)
+    run_options.add_run_config_entry(_SHRINK, "")
+    return asked
+
+
+def shrink_again(run_options: Any, asked: str) -> None:
+    """Put it back."""
+    run_options.add_run_config_entry(_SHRINK, asked)
+
+
+def _entry(run_options: Any, name: str, unset: str) -> str:
+    try:
+        return str(run_options.get_run_config_entry(name))
+    except RuntimeError:
+        return unset
+
+
+def _device_of(value: Any) -> str:
+    """Where a feed lies; an array, and whatever is not a tensor, on the host."""
+    return str(value.device_name()) if hasattr(value, "device_name") and value.is_tensor() else _HOST
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from onnxmem.session.options import silent
 if TYPE_CHECKING:
     from onnxmem.session.planned.profile import NodeCalls, Profile
 
-ALIGNMENT = 64
+ALIGNMENT, DEVICE_ALIGNMENT = 64, 256
 OUTLIVES = -1
 
 
@@ -36,11 +36,13 @@ class Trace(Record):
     sizes: Int64Array
     lowers: Int64Array
     uppers: Int64Array
+    alignment: int = field(default=ALIGNMENT, kw_only=True)
+    """Where a buffer may begin, in bytes: a device has a coarser one."""
 
     @classmethod
     def recorded(cls, calls: native.Recorded) -> Self:
         """The trace of a run that was recorded to its end."""
-        return cls(calls.sizes, calls.lowers, calls.uppers)
+        return cls(calls.sizes, calls.lowers, calls.uppers, alignment=calls.alignment)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -74,7 +76,7 @@ class Trace(Record):
 
     def padded(self, guard: int = 0) -> Int64Array:
         """What each buffer occupies: its size rounded up to the alignment, and a guard behind it."""
-        padded: Int64Array = -(-self.sizes // ALIGNMENT) * ALIGNMENT + guard
+        padded: Int64Array = -(-self.sizes // self.alignment) * self.alignment + guard
         return padded
 
     def problem(
@@ -95,7 +97,7 @@ class Trace(Record):
         sizes = (self.padded(guard) if guard else self.sizes)[rows]
         shares = within(pairs, rows, len(self)) if len(pairs) else pairs
         names = tuple(f"a{row}" for row in rows)
-        return Problem(names, self.lowers[rows], uppers, sizes, ALIGNMENT, shares=shares)
+        return Problem(names, self.lowers[rows], uppers, sizes, self.alignment, shares=shares)
 
     def bound(self, guard: int = 0, rows: Int64Array | None = None, pairs: Int64Array = NO_PAIRS) -> int:
         """The most that is alive at once, of the buffers that live within the run (or of `rows`).
@@ -128,25 +130,25 @@ class Trace(Record):
         alive = np.flatnonzero(uppers >= step)
         # One call per step: they end one after the other, behind the last step there was.
         uppers[alive] = step + np.arange(len(alive))
-        return Trace(self.sizes[rows], self.lowers[rows], uppers)
+        return Trace(self.sizes[rows], self.lowers[rows], uppers, alignment=self.alignment)
 
     def ended(self, rows: npt.NDArray[np.bool_]) -> Trace:
         """The same, in which those of these buffers that have no end get one, behind the last step."""
         uppers, still = self.uppers.copy(), np.flatnonzero(rows & (self.uppers == OUTLIVES))
         uppers[still] = self.steps + np.arange(len(still))
-        return Trace(self.sizes, self.lowers, uppers)
+        return replace(self, uppers=uppers)
 
     def without(self, step: int) -> Trace:
         """The same, but the buffer allocated at that step may have any size (it says 0) and ends at any time."""
         row = self.lowers == step
-        return Trace(np.where(row, 0, self.sizes), self.lowers, np.where(row, OUTLIVES, self.uppers))
+        return replace(self, sizes=np.where(row, 0, self.sizes), uppers=np.where(row, OUTLIVES, self.uppers))
 
     @classmethod
     def from_document(cls, document: Document) -> Self:
         """The trace that `document` wrote."""
         try:
             columns = (np.asarray(document[name], np.int64) for name in ("sizes", "lowers", "uppers"))
-            return cls(*columns)
+            return cls(*columns, alignment=int(document.get("alignment", ALIGNMENT)))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"this is not a trace: {error}") from error
 
