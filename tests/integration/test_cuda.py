@@ -12,11 +12,13 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from onnxmem import Arena, InferenceSession, zoo
+from onnxmem import Arena, InferenceSession, measure, trace, zoo
 from onnxmem._native import arena as native
-from onnxmem.session.planned.target import CUDA
+from onnxmem.session.modes import CUDA
+from onnxmem.session.planned.trace import Trace
 
 MIB = 2**20
+MODES = ("stock", "planned")
 SEARCH = {"cudnn_conv_algo_search": "HEURISTIC"}
 IMAGES = [np.random.default_rng(k).standard_normal((1 + k, 3, 96, 96)).astype("f4") for k in range(3)]
 
@@ -201,3 +203,27 @@ def test_the_heap_holds_what_is_written_to_it(device: native.Device) -> None:
             device.trim()
     for address in blocks:
         device.release(address)
+
+
+def test_a_measurement_on_the_device(model: Path) -> None:
+    pytest.importorskip("pynvml")
+    found = {mode: measure(model, shapes={"image": (8, 3, 224, 224)}, device="cuda", mode=mode) for mode in MODES}
+    for result in found.values():
+        assert result.verdict.ok
+        assert result.device is not None
+        assert result.device.load_growth > 10 * MIB  # type: ignore[operator]
+        assert result.device.run_growth > 10 * MIB  # type: ignore[operator]
+    stock, planned = (found[mode].device.run_growth for mode in MODES)  # type: ignore[union-attr]
+    assert planned < stock  # type: ignore[operator]
+    assert found["planned"].planned.runs_replayed > 0  # type: ignore[union-attr]
+
+
+def test_a_trace_on_the_device_is_what_a_plan_is_of(model: Path) -> None:
+    session = session_of(model)
+    for _ in range(3):
+        session.run(None, {"image": IMAGES[2]})
+    traced = trace(model, shapes={"image": IMAGES[2].shape}, device="cuda")
+    assert isinstance(traced.trace, Trace)
+    assert traced.trace.alignment == 256
+    # The search may choose other algorithms than the one that sessions of these tests are told to use.
+    assert 0.2 < traced.lower_bound_bytes / session.memory.bound_bytes < 5  # type: ignore[operator]

@@ -12,6 +12,7 @@ from onnxmem.errors import UsageError
 from onnxmem.history.entry import Key
 from onnxmem.history.figures import Figure, find_figure
 from onnxmem.history.tolerance import USUAL, Tolerance
+from onnxmem.measurement.device import HOST
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
@@ -86,7 +87,7 @@ def key_of(scenario: Scenario, shapes: dict[str, tuple[int, ...]], by: str) -> K
     """What a result of this scenario is about."""
     return Key(
         model=scenario.model.name,
-        mode=scenario.mode,
+        mode=scenario.mode if scenario.device == HOST else f"{scenario.mode} on {scenario.device}",
         shapes=shapes,
         threads=scenario.threads,
         settings={**scenario.options, **scenario.config},
