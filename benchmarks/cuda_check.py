@@ -48,7 +48,7 @@ def main() -> None:
         model = cuda_models.locate(case, Path(made))
         shape = f"image={'x'.join(map(str, case.shapes[0]['image']))}"
         good = [
-            step("tests", 60, *PYTEST),
+            step("tests", 100, *PYTEST),
             step("a model of each family", 80, "benchmarks.cuda", *FAMILIES, "--modes", "stock,planned", "--turns", "4",
                  "--folder", made, "--json", str(kept / "families.json")),
         ]  # fmt: skip

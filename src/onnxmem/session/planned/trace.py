@@ -149,7 +149,10 @@ class Trace(Record):
         """The trace that `document` wrote."""
         try:
             columns = (np.asarray(document[name], np.int64) for name in ("sizes", "lowers", "uppers"))
-            return cls(*columns, alignment=int(document.get("alignment", ALIGNMENT)))
+            alignment = document.get("alignment", ALIGNMENT)
+            if alignment not in (ALIGNMENT, DEVICE_ALIGNMENT):
+                raise ValueError(f"no memory is aligned to {alignment!r} bytes")
+            return cls(*columns, alignment=alignment)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"this is not a trace: {error}") from error
 
