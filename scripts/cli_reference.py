@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,25 @@ names of modes, strategies, orders and built-in models.
 
 def reference() -> str:
     """All verbs with their options."""
-    parts = [HEADER]
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        arguments = " ".join(p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument")
-        usage = " ".join(filter(None, ("onnxmem", name, arguments, "[OPTIONS]")))
-        parts.append(f"\n## onnxmem {name}\n\n    {usage}\n\n{_paragraphs(command.help)}\n")
-        parts.append("\n| option | meaning | default |\n|---|---|---|\n")
-        parts += [_row(each) for each in command.params if each.param_type_name == "option"]
-    return "".join(parts)
+    commands = dict(_commands(typer.main.get_command(app)))
+    return "".join([HEADER, *(_section(name, command) for name, command in commands.items())])
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """All verbs by their names, and after each those of its own."""
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+
+
+def _section(name: str, command: Any) -> str:
+    arguments = " ".join(p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument")
+    own = " ".join(("[", " | ".join(command.commands), "]")) if hasattr(command, "commands") else ""
+    usage = " ".join(filter(None, ("onnxmem", name, own, arguments, "[OPTIONS]")))
+    rows = [_row(each) for each in command.params if each.param_type_name == "option"]
+    table = ["\n| option | meaning | default |\n|---|---|---|\n", *rows] if rows else []
+    return "".join([f"\n## onnxmem {name}\n\n    {usage}\n\n{_paragraphs(command.help)}\n", *table])
 
 
 def _paragraphs(text: str) -> str:

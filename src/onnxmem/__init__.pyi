@@ -75,6 +75,9 @@ from onnxmem.session.planning import PlanningOptions as PlanningOptions
 from onnxmem.session.session import InferenceSession as InferenceSession
 from onnxmem.sharing.share import share as share
 from onnxmem.sharing.sharing import Sharing as Sharing
+from onnxmem.sweeping.read import read_sweep as read_sweep
+from onnxmem.sweeping.sweep import sweep as sweep
+from onnxmem.sweeping.sweep_result import Sweep as Sweep
 from onnxmem.unknown import Unknown as Unknown
 
 __all__: tuple[str, ...]

@@ -56,6 +56,14 @@ def format_seconds(value: float) -> str:
     return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
 
 
+def format_duration(seconds: float) -> str:
+    """How long one has to wait: "45 s", "12 min", "2 h 5 min"."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60:,} h {minutes % 60} min"
+
+
 def format_percent(value: float) -> str:
     """0.123 as "12.3%"; what rounds to nothing or to all but is neither says so."""
     if 0 < value < 0.0005:

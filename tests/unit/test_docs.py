@@ -26,7 +26,8 @@ def test_the_reference_is_what_the_code_says(page: ModuleType) -> None:
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_every_option_is_explained(verb: str) -> None:
-    for parameter in COMMANDS[verb].params:
+    own = getattr(COMMANDS[verb], "commands", {})
+    for parameter in (p for command in (COMMANDS[verb], *own.values()) for p in command.params):
         assert parameter.param_type_name == "argument" or parameter.help, f"{verb} {parameter.opts[0]} has no help"
 
 

@@ -17,7 +17,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 LAYERS = [
     {"errors", "unknown", "_native"},
     {"units", "deadline", "user_cache"},
-    {"files", "folders", "documents", "progress", "shown"},
+    {"files", "folders", "documents", "progress", "shown", "toml_tables"},
     {"process"},
     {"environment"},
     {"result"},
@@ -32,7 +32,7 @@ LAYERS = [
     {"estimation"},
     {"torch", "packing", "history"},
     {"releasing", "comparison", "sharing", "checking", "explaining"},
-    {"fitting"},
+    {"fitting", "sweeping"},
     {"report"},
     {"app"},
     {"cli"},

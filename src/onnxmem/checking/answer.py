@@ -8,9 +8,9 @@ from typing import Any
 
 from onnxmem.checking.case import Case, Prepared
 from onnxmem.checking.checked import Checked, Remedy
-from onnxmem.checking.figures import measured, predicted
 from onnxmem.deadline import Deadline
 from onnxmem.errors import OnnxmemError
+from onnxmem.history.figures_of import measured, predicted
 from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.parts import parts_of

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxmem.checking.case import Case, key_of
+from onnxmem.checking.case import Case
 from onnxmem.checking.checked import Baseline
 from onnxmem.checking.checking import Checking
-from onnxmem.checking.figures import measured
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.history.entry import Entry, Key, machine
+from onnxmem.history.entry import Entry, Key, key_of, machine
+from onnxmem.history.figures_of import measured
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.unknown import Unknown
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import UsageError
-from onnxmem.history.entry import Key
+from onnxmem.history.entry import Key, key_of
 from onnxmem.history.figures import Figure, find_figure
 from onnxmem.history.tolerance import USUAL, Tolerance
-from onnxmem.measurement.device import HOST
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.session.modes import check_mode
-from onnxmem.session.package import hash_file
+from onnxmem.session.package import content_hash
 
 WAYS = ("measurement", "estimate")
 """How the figure is found: by running the model, or by a prediction."""
@@ -81,23 +77,3 @@ def prepare(case: Case) -> Prepared:
     inputs = make_feeds(signature, scenario).described().inputs
     key = key_of(scenario, {name: array.shape for name, array in inputs.items()}, case.by)
     return Prepared(case, key, content_hash(signature.files))
-
-
-def key_of(scenario: Scenario, shapes: dict[str, tuple[int, ...]], by: str) -> Key:
-    """What a result of this scenario is about."""
-    return Key(
-        model=scenario.model.name,
-        mode=scenario.mode if scenario.device == HOST else f"{scenario.mode} on {scenario.device}",
-        shapes=shapes,
-        threads=scenario.threads,
-        settings={**scenario.options, **scenario.config},
-        by=by,
-    )
-
-
-def content_hash(files: Iterable[Path]) -> str:
-    """One hash of all files of a model: of its contents, not of where they lie."""
-    hashes = [hash_file(file) for file in files]
-    if len(hashes) == 1:
-        return hashes[0].sha256
-    return hashlib.sha256("\n".join(sorted(f"{file.name} {file.sha256}" for file in hashes)).encode()).hexdigest()

@@ -11,15 +11,15 @@ from typing import Any
 
 from onnxmem.checking.answer import answer
 from onnxmem.checking.baseline import baseline_of, find_entry, read_baseline
-from onnxmem.checking.case import Case, Prepared, key_of, prepare
+from onnxmem.checking.case import Case, Prepared, prepare
 from onnxmem.checking.checked import Checked
 from onnxmem.checking.checking import Checking
-from onnxmem.checking.figures import unknown_figures
 from onnxmem.checking.settings import find_settings
 from onnxmem.deadline import Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
-from onnxmem.history.entry import Entry
+from onnxmem.history.entry import Entry, key_of
+from onnxmem.history.figures_of import unknown_figures
 from onnxmem.history.revision import read_commit
 from onnxmem.history.store import append, check_history, last_passed
 from onnxmem.history.tolerance import USUAL, Tolerance

@@ -24,6 +24,7 @@ from onnxmem.cli import (
     release,
     report,
     share,
+    sweep,
     trace,
     zoo,
 )
@@ -55,11 +56,15 @@ for verb in (
     share.share,
     check.check,
     history.history,
+    sweep.sweep,
     report.report,
     dashboard.app,
     zoo.zoo,
 ):
-    app.command()(spread(verb))
+    if isinstance(verb, typer.Typer):
+        app.add_typer(verb)
+    else:
+        app.command()(spread(verb))
 
 
 @app.callback(invoke_without_command=True)

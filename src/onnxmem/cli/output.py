@@ -25,7 +25,7 @@ Document = Mapping[str, Any]
 _REPORTS = (".json", ".html", ".md", ".txt")
 _DRAWN = (".svg", ".png", ".html")
 """What holds pictures."""
-_MAIN = ("fit", "memory map", "sizes", "timeline", "waterfall", "workers", "history")
+_MAIN = ("fit", "memory map", "sizes", "timeline", "waterfall", "workers", "history", "size map")
 """The pictures that show a result; others explain a part of it."""
 
 

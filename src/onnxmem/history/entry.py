@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from onnxmem.documents import Record, stored
 from onnxmem.environment import Environment
 from onnxmem.history.figures import Figures
+from onnxmem.measurement.device import HOST
+from onnxmem.measurement.scenario import Scenario
 from onnxmem.session.modes import Setting
 
 _WORDS = {"model": "of", "mode": "in mode", "shapes": "with inputs", "threads": "with threads", "by": "by"}
@@ -63,6 +65,26 @@ class Key(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What a result comes from: if it differs from another's, one of these is why."""
+
+    sha256: str
+    onnxmem: str
+    onnxruntime: str
+    machine: str
+    commit: str | None
+
+    def changes(self, later: Origin) -> tuple[str, ...]:
+        """What is not the same later, in words."""
+        pairs = (("onnxruntime", "ONNX Runtime"), ("onnxmem", "onnxmem"), ("machine", "machine"))
+        found = ["another model file"] if self.sha256 and self.sha256 != later.sha256 else []
+        for name, said in pairs:
+            before, after = getattr(self, name), getattr(later, name)
+            found += [f"{said} {before} → {after}"] if before != after else []
+        return (*found, *([f"commit {short(later.commit)}"] if later.commit and later.commit != self.commit else []))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Entry(Record):
     """One result of a history."""
 
@@ -81,12 +103,23 @@ class Entry(Record):
 
     def changes(self, later: Entry) -> tuple[str, ...]:
         """What else was changed until a later result, which may be why that took more."""
-        pairs = (("onnxruntime", "ONNX Runtime"), ("onnxmem", "onnxmem"), ("machine", "machine"))
-        found = ["another model file"] if self.sha256 and self.sha256 != later.sha256 else []
-        for name, said in pairs:
-            before, after = getattr(self, name), getattr(later, name)
-            found += [f"{said} {before} → {after}"] if before != after else []
-        return (*found, *([f"commit {short(later.commit)}"] if later.commit and later.commit != self.commit else []))
+        return self._origin.changes(later._origin)
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(**{each.name: getattr(self, each.name) for each in fields(Origin)})
+
+
+def key_of(scenario: Scenario, shapes: Mapping[str, tuple[int, ...]], by: str) -> Key:
+    """What a result of this scenario is about."""
+    return Key(
+        model=scenario.model.name,
+        mode=scenario.mode if scenario.device == HOST else f"{scenario.mode} on {scenario.device}",
+        shapes=shapes,
+        threads=scenario.threads,
+        settings={**scenario.options, **scenario.config},
+        by=by,
+    )
 
 
 def machine(environment: Environment) -> str:

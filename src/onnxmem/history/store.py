@@ -67,30 +67,44 @@ def check_history(path: Path) -> None:
     for needed in (path.parent, *([path] if path.exists() else [])):
         if not os.access(needed, os.W_OK):
             raise UsageError(f"cannot write '{path}': Permission denied", hint="choose a folder you may write to")
-    if not _is_new(path):
-        with _reading(path) as connection:
+    if not is_new(path):
+        with reading(path) as connection:
             wrong = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if wrong != "ok":
-            raise _damaged(path, wrong)
+            raise damaged(path, wrong)
 
 
 def append(path: Path, entry: Entry, document: Document) -> None:
     """Add one result; the file is made if there is none. It is on the disk when this returns."""
-    _is_new(path)
-    row = _row(entry, document)
-    names, places = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
-    with _named(path), closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
+    with writing(path) as connection:
+        insert(connection, entry, document)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """One change of the file, whole or not at all; it is made if there is none, and on the disk when the block ends."""
+    is_new(path)
+    with named(path), closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
         # Whoever comes second waits here, and then finds what the first has made.
         connection.execute("BEGIN IMMEDIATE")
         with connection:
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 for statement in _SCHEMA:
                     connection.execute(statement)
-            connection.execute(f"INSERT INTO results ({names}) VALUES ({places})", tuple(row.values()))
+            yield connection
         # Readers and writers then do not wait for each other. Refused while another has the file open: then it is
         # theirs to ask for, and nothing is lost without it.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")
+
+
+def insert(connection: sqlite3.Connection, entry: Entry, document: Document) -> int:
+    """Add one result to what `writing` changes: its number."""
+    row = _row(entry, document)
+    names, places = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
+    return int(
+        connection.execute(f"INSERT INTO results ({names}) VALUES ({places})", tuple(row.values())).lastrowid or 0
+    )
 
 
 def read_entries(path: Path, model: str | None = None) -> tuple[Entry, ...]:
@@ -101,7 +115,7 @@ def read_entries(path: Path, model: str | None = None) -> tuple[Entry, ...]:
 
 def last_passed(path: Path, key: Key) -> Entry | None:
     """The newest result about the same that was as it should be; None if there is none, or no file yet."""
-    if _is_new(path):
+    if is_new(path):
         return None
     same = " AND ".join(f'"{name}" IS ?' for name in _KEY)
     found = _select(path, f"WHERE {same} AND passed ORDER BY id DESC LIMIT 1", tuple(_key_row(key).values()))
@@ -111,14 +125,14 @@ def last_passed(path: Path, key: Key) -> Entry | None:
 def _select(path: Path, rest: str, values: tuple[object, ...]) -> tuple[Entry, ...]:
     if not path.exists():
         raise UsageError(f"cannot read '{path}': there is no such file", hint="onnxmem check --history FILE makes one")
-    if _is_new(path):
+    if is_new(path):
         return ()
-    with _reading(path) as connection:
+    with reading(path) as connection:
         rows = connection.execute(f"SELECT entry FROM results {rest}", values).fetchall()
     try:
         return tuple(Entry.from_document(json.loads(text)) for (text,) in rows)
     except (ValueError, TypeError, UsageError) as error:
-        raise _damaged(path, str(error)) from error
+        raise damaged(path, str(error)) from error
 
 
 def _key_row(key: Key) -> dict[str, object]:
@@ -140,7 +154,7 @@ def _row(entry: Entry, document: Document) -> dict[str, object]:
     return {**_key_row(entry.key), "model_sha256": entry.sha256, **made, **plain, **texts}
 
 
-def _is_new(path: Path) -> bool:
+def is_new(path: Path) -> bool:
     """Whether there is no history in the file yet; an error if there is something else. Nothing but bytes is read."""
     try:
         with path.open("rb") as file:
@@ -162,9 +176,10 @@ def _is_new(path: Path) -> bool:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file, to be asked only; it must have a history."""
     address = path.resolve().as_uri()
-    with _named(path):
+    with named(path):
         try:
             connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=_PATIENCE)
             connection.execute("PRAGMA query_only = 1")
@@ -179,7 +194,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:
         yield
@@ -188,9 +203,10 @@ def _named(path: Path) -> Iterator[None]:
             raise OnnxmemError(f"cannot write '{path}': another process keeps it locked") from error
         raise OnnxmemError(f"cannot use '{path}': {error}") from error
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, str(error)) from error
+        raise damaged(path, str(error)) from error
 
 
-def _damaged(path: Path, why: str) -> OnnxmemError:
+def damaged(path: Path, why: str) -> OnnxmemError:
+    """What to say of a file whose content makes no sense."""
     text = " ".join(why.split())
     return OnnxmemError(f"the history '{path}' is damaged: {text}", hint=f"keep it for sqlite3's .recover, and {_HINT}")

@@ -103,14 +103,25 @@ def make_feeds(signature: Signature, scenario: Scenario) -> Feeds:
             raise UsageError(f"the model has no input '{name}'", hint=f"it has: {', '.join(known) or 'none'}")
     if scenario.inputs is not None:
         return _read(scenario.inputs, signature, scenario)
-    given = bind(signature.shapes, shapes=scenario.shapes, dims=scenario.dims)
-    assumed = {name: n for name, n in default_dimensions(signature.shapes).items() if name not in given}
+    given, assumed = _bound(signature, scenario)
     random = np.random.default_rng(scenario.seed)
     arrays, contents = {}, {}
     for value in signature.inputs:
         shape = _numbers(value, {**given, **assumed})
         arrays[value.name], contents[value.name] = _generate(value, shape, scenario.ranges.get(value.name), random)
     return Feeds(arrays, given, assumed, contents)
+
+
+def shapes_of_feeds(signature: Signature, scenario: Scenario) -> dict[str, tuple[int, ...]]:
+    """The shapes of generated inputs, without generating any: they may be large, and there may be many scenarios."""
+    given, assumed = _bound(signature, scenario)
+    return {value.name: _numbers(value, {**given, **assumed}) for value in signature.inputs}
+
+
+def _bound(signature: Signature, scenario: Scenario) -> tuple[dict[str, int], dict[str, int]]:
+    """The open dimensions that the scenario decides, and what is assumed for the others."""
+    given = bind(signature.shapes, shapes=scenario.shapes, dims=scenario.dims)
+    return given, {name: n for name, n in default_dimensions(signature.shapes).items() if name not in given}
 
 
 def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -333,6 +333,14 @@ def hash_file(path: Path, on_bytes: OnBytes | None = None) -> StoredFile:
     except OSError as error:
         raise ModelError(f"cannot read '{path}': {error.strerror}") from error
     return StoredFile(path.name, size, total.hexdigest())
+
+
+def content_hash(files: Iterable[Path]) -> str:
+    """One hash of all files of a model: of its contents, not of where they lie."""
+    hashes = [hash_file(file) for file in files]
+    if len(hashes) == 1:
+        return hashes[0].sha256
+    return hashlib.sha256("\n".join(sorted(f"{file.name} {file.sha256}" for file in hashes)).encode()).hexdigest()
 
 
 def _hash(document: Mapping[str, Any]) -> str:

@@ -19,16 +19,19 @@ DRAWINGS = {
     "memory map": "memory_map:placement_map",
     "peak parts": "parts:peak_parts",
     "side by side": "bars:side_by_side",
+    "size map": "size_map:size_map",
     "sizes": "curves:scaling_chart",
     "strategies": "bars:strategies",
     "timeline": "timeline:timeline_chart",
+    "trades": "trades:trades_chart",
     "waterfall": "bars:waterfall_chart",
     "workers": "curves:share_chart",
 }
 """Where in this folder each is drawn. By name, so that a report without pictures loads none of it."""
 
-NARROW = {"fit": 170, "history": 250, "live": 240, "peak parts": 330, "side by side": 230, "sizes": 250,
-          "strategies": 210, "timeline": 240, "waterfall": 190, "workers": 170}  # fmt: skip
+NARROW = {"fit": 170, "history": 250, "live": 240, "peak parts": 330, "side by side": 230,
+          "size map": 150, "sizes": 250, "strategies": 210, "timeline": 240, "trades": 240, "waterfall": 190,
+          "workers": 170}  # fmt: skip
 """How wide those are between their axes that can be drawn for a phone: scaled down, nobody could read them."""
 
 # As Vega writes what has a description. It escapes names, and what is escaped for an attribute is for an element, too.

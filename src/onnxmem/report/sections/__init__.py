@@ -16,7 +16,9 @@ BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "t
             "demonstrate": "release:demonstration_section", "share": "share:section", "compare": "compare:section",
             "fit": "fit:section",
             "package": "package:section", "convert": "package:conversion_section",
-            "zoo": "package:zoo_section", "check": "check:section", "history": "history:section"}  # fmt: skip
+            "zoo": "package:zoo_section", "check": "check:section", "history": "history:section",
+            "sweep": "sweep:section", "sweep_status": "sweep:status_section",
+            "sweep_plan": "sweep:plan_section"}  # fmt: skip
 """Where in this folder the section of each schema is built: version 1 of `onnxmem.` + its name."""
 
 _VERSION = 1

@@ -1,0 +1,95 @@
+"""One cell of a sweep: one question about one model at one size, and by what it is known again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from onnxmem.documents import Record, stored
+from onnxmem.history.entry import Key
+from onnxmem.session.modes import Setting
+from onnxmem.sweeping.verbs import find_verb
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Record):
+    """How cells are run, besides their size and mode. A result depends on all of it."""
+
+    threads: int | None = None
+    runs: int = 5
+    repeat: int = 1
+    seed: int = 0
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    options: Mapping[str, Setting] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    memory_limit: int | None = stored("memory_limit_bytes", default=None)
+    workers: tuple[int, ...] = (1, 2)
+    """How many processes share the model, for the verb `share`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(Record):
+    """What is to be found out. `model` and `files` are where it lies; all else is what it is."""
+
+    verb: str
+    model: Path
+    files: tuple[Path, ...]
+    """All that the model is made of."""
+    name: str
+    """The model's file name, with as many of its folders as tell it from the others of the sweep."""
+    sha256: str = stored("model_sha256")
+    mode: str
+    """Several, with commas between them, where the verb compares them; empty where none matters."""
+    size: str
+    """What was asked for: "batch=4"."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of all inputs, as they are fed."""
+    settings: Settings
+    onnxmem: str
+    onnxruntime: str
+    time_limit: float | None = stored("time_limit_seconds", default=None)
+
+    @cached_property
+    def question(self) -> str:
+        """The same for cells whose results are the same, on the same processor."""
+        return _hash({**self._about(), "onnxmem": self.onnxmem, "onnxruntime": self.onnxruntime, "sha256": self.sha256})
+
+    @cached_property
+    def subject(self) -> str:
+        """The same from night to night, whatever the model's content and the versions are by then."""
+        return _hash({**self._about(), "name": self.name})
+
+    def _about(self) -> dict[str, Any]:
+        plain = self.document()
+        return {name: plain[name] for name in ("verb", "mode", "shapes", "settings")}
+
+    @property
+    def limit(self) -> float:
+        """The seconds that it may take."""
+        return find_verb(self.verb).seconds if self.time_limit is None else self.time_limit
+
+    @property
+    def label(self) -> str:
+        """In a line."""
+        return " ".join(part for part in (self.verb, self.name, self.mode, self.size) if part)
+
+    @property
+    def key(self) -> Key:
+        """As histories know it."""
+        return Key(
+            model=self.name,
+            mode=self.mode,
+            shapes=self.shapes,
+            threads=self.settings.threads,
+            settings={**self.settings.options, **self.settings.config},
+            by="estimate" if self.verb == "estimate" else "measurement",
+        )
+
+
+def _hash(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

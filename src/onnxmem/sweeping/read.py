@@ -1,0 +1,249 @@
+"""What does a store say? Its last sweep: as a status, as a whole, or row by row. Tables are made by SQLite."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from onnxmem.errors import UsageError
+from onnxmem.history.entry import Origin
+from onnxmem.history.tolerance import USUAL, Tolerance
+from onnxmem.sweeping.outcome import FAILED, FINISHED, WAITING
+from onnxmem.sweeping.store import asking
+from onnxmem.sweeping.sweep_result import CellRow, Change, MapRow, SizeMap, Status, Sweep, SweepStatus, Trade
+from onnxmem.sweeping.verbs import VERBS
+
+_SLOWEST = 3
+_MOST_ROWS, _MOST_SIZES, _MOST_TRADES, _MOST_CHANGES, _MOST_FAILURES = 40, 12, 400, 20, 20
+_ORIGIN = ("model_sha256", "onnxmem", "onnxruntime", "processor", "commit")
+COLUMNS = tuple("latency_seconds" if each.name == "latency" else each.name for each in fields(CellRow))
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which cells: of the last sweep or of all, and only of these."""
+
+    all_sweeps: bool = False
+    model: str | None = None
+    verb: str | None = None
+    mode: str | None = None
+
+    def where(self, connection: sqlite3.Connection) -> tuple[str, list[object]]:
+        """As a condition, with its values."""
+        parts, values = ["1"], []
+        if not self.all_sweeps:
+            parts.append("sweep = (SELECT max(id) FROM sweeps)")
+        for name in ("model", "verb", "mode"):
+            value = getattr(self, name)
+            if value is not None:
+                parts.append(f"{name} = ?")
+                values.append(value)
+                if not connection.execute(f"SELECT 1 FROM cells WHERE {name} = ? LIMIT 1", (value,)).fetchone():
+                    rows = connection.execute(f"SELECT DISTINCT {name} FROM cells LIMIT 20")
+                    listed = ", ".join(str(row[0]) for row in rows if row[0])
+                    raise UsageError(f"no cell is of {name} '{value}'", hint=f"there are: {listed}")
+        return " AND ".join(parts), values
+
+
+def read_status(path: str | os.PathLike[str]) -> SweepStatus:
+    """How far is it? `read_status("sweep.sqlite")` tells of its last sweep, also while that is going on."""
+    with asking(Path(path)) as connection:
+        return SweepStatus(file=Path(path), status=_status(connection, *Filter().where(connection)))
+
+
+def read_sweep(
+    path: str | os.PathLike[str],
+    *,
+    all_sweeps: bool = False,
+    model: str | None = None,
+    verb: str | None = None,
+    mode: str | None = None,
+    tolerance: str = USUAL,
+    notes: Sequence[str] = (),
+) -> Sweep:
+    """What was found? `read_sweep("sweep.sqlite", model="net.onnx")` reads the last sweep of a store.
+
+    With `all_sweeps`, cells that only earlier sweeps asked for are there, too. A cell counts as changed if it takes
+    more or less than the same one before by more than the `tolerance`.
+    """
+    file, allowed = Path(path), Tolerance.parse(tolerance)
+    with asking(file) as connection:
+        where, values = Filter(all_sweeps, model, verb, mode).where(connection)
+        changes = _changes(connection, where, values, allowed)
+        failures = connection.execute(
+            f"SELECT {_quoted(COLUMNS)} FROM cells WHERE {where} AND state = ? ORDER BY id LIMIT {_MOST_FAILURES}",
+            (*values, FAILED),
+        )
+        return Sweep(
+            file=file,
+            status=_status(connection, where, values),
+            maps=tuple(_maps(connection, where, values)),
+            trades=_trades(connection, where, values),
+            changes=tuple(changes[:_MOST_CHANGES]),
+            changed=len(changes),
+            tolerance=allowed,
+            failures=tuple(map(_cell_row, failures)),
+            notes=tuple(notes),
+        )
+
+
+def read_rows(path: Path, chosen: Filter) -> Iterator[dict[str, Any]]:
+    """All cells, as plain rows in the order in which they were asked for."""
+    with asking(path) as connection:
+        where, values = chosen.where(connection)
+        for row in connection.execute(f"SELECT {_quoted(COLUMNS)} FROM cells WHERE {where} ORDER BY id", values):
+            yield dict(row)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _cell_row(row: sqlite3.Row) -> CellRow:
+    return CellRow(**{"latency" if name == "latency_seconds" else name: row[name] for name in COLUMNS})
+
+
+def _status(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Status:
+    def counted(column: str, more: str = "") -> dict[str, int]:
+        rows = connection.execute(
+            f"SELECT {column}, count(*) FROM cells WHERE {where} {more} GROUP BY 1 ORDER BY 2 DESC", values
+        )
+        return {row[0]: row[1] for row in rows}
+
+    last = connection.execute("SELECT id, date, engine FROM sweeps ORDER BY id DESC LIMIT 1").fetchone()
+    states = counted("state")
+    seconds, average = connection.execute(
+        f"SELECT total(seconds), avg(seconds) FROM cells WHERE {where} AND state = '{FINISHED}'", values
+    ).fetchone()
+    slowest = connection.execute(
+        f"SELECT {_quoted(COLUMNS)} FROM cells WHERE {where} AND seconds IS NOT NULL "
+        f"ORDER BY seconds DESC LIMIT {_SLOWEST}",
+        values,
+    )
+    waiting = states.get(WAITING, 0)
+    return Status(
+        sweep=last["id"],
+        date=last["date"],
+        engine=last["engine"],
+        finished=states.get(FINISHED, 0),
+        failed=states.get(FAILED, 0),
+        waiting=waiting,
+        verbs=counted("verb"),
+        reasons=counted("reason", f"AND state = '{FAILED}'"),
+        processors=tuple(counted("processor", "AND processor != ''")),
+        seconds=seconds,
+        left=average * waiting if average is not None else None if waiting else 0.0,
+        slowest=tuple(map(_cell_row, slowest)),
+    )
+
+
+def _maps(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Iterator[SizeMap]:
+    for verb in VERBS:
+        found: dict[tuple[str, str, str], dict[str, int]] = {}
+        sizes: dict[str, None] = {}
+        rows = connection.execute(
+            f"SELECT model, mode, processor, size, bytes FROM cells "
+            f"WHERE {where} AND verb = ? AND state = ? AND bytes IS NOT NULL ORDER BY id",
+            (*values, verb.name, FINISHED),
+        )
+        for model, mode, processor, size, taken in rows:
+            sizes[size] = None
+            found.setdefault((model, mode, processor), {})[size] = taken
+        if not found:
+            continue
+        shown = list(sizes)[:_MOST_SIZES]
+        # The largest where there are too many, in the order in which they were asked for.
+        largest = set(sorted(found, key=lambda key: -max(found[key].values()))[:_MOST_ROWS])
+        several = len({key[2] for key in found}) > 1
+        yield SizeMap(
+            verb=verb.name,
+            label=verb.label,
+            sizes=tuple(shown),
+            rows=tuple(
+                MapRow(
+                    model=key[0],
+                    mode=key[1],
+                    processor=key[2] if several else "",
+                    bytes=tuple(map(found[key].get, shown)),
+                )
+                for key in found
+                if key in largest
+            ),
+            left_out=len(found) - len(largest),
+        )
+
+
+def _trades(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> tuple[Trade, ...]:
+    """Measured cells of models that were measured in several modes, and which of those are worth having."""
+    groups: dict[tuple[str, str, str], list[tuple[str, int, float]]] = {}
+    rows = connection.execute(
+        f"SELECT model, size, processor, mode, bytes, latency_seconds FROM cells WHERE {where} AND verb = 'measure' "
+        f"AND state = ? AND bytes IS NOT NULL AND latency_seconds IS NOT NULL ORDER BY id",
+        (*values, FINISHED),
+    )
+    for model, size, processor, mode, taken, latency in rows:
+        groups.setdefault((model, size, processor), []).append((mode, taken, latency))
+    # The largest where there are too many: there is most to gain.
+    chosen = sorted(groups.items(), key=lambda group: -max(each[1] for each in group[1]))
+    trades = [
+        Trade(
+            model=model,
+            mode=mode,
+            size=size,
+            processor=processor,
+            bytes=taken,
+            latency=latency,
+            best=not any(_beats(other, (taken, latency)) for other in group),
+        )
+        for (model, size, processor), group in chosen
+        for mode, taken, latency in group
+    ]
+    return tuple(trades[:_MOST_TRADES])
+
+
+def _beats(other: tuple[str, int, float], one: tuple[int, float]) -> bool:
+    size, latency = other[1], other[2]
+    return size <= one[0] and latency <= one[1] and (size, latency) != one
+
+
+def _changes(
+    connection: sqlite3.Connection, where: str, values: Sequence[object], tolerance: Tolerance
+) -> list[Change]:
+    """Cells that take more or less than the same did before, on the same processor if there is one."""
+    earlier = (
+        "SELECT max(q.id) FROM cells q WHERE q.subject = cells.subject AND q.id < cells.id AND q.state = 'finished' "
+        "AND q.bytes IS NOT NULL"
+    )
+    chosen = f"coalesce(({earlier} AND q.processor = cells.processor), ({earlier}))"
+    both = ", ".join(f'c."{name}" AS after_{name}, p."{name}" AS before_{name}' for name in (*_ORIGIN, "bytes"))
+    rows = connection.execute(
+        f"WITH c AS (SELECT *, {chosen} AS earlier FROM cells "
+        f"WHERE {where} AND state = 'finished' AND bytes IS NOT NULL) "
+        f"SELECT c.verb, c.model, c.mode, c.size, p.date, {both} FROM c JOIN cells p ON p.id = c.earlier",
+        values,
+    )
+    found = []
+    for row in rows:
+        before, after = row["before_bytes"], row["after_bytes"]
+        if max(before, after) <= tolerance.above(min(before, after)):
+            continue
+        origins = [Origin(**dict(zip(("sha256", "onnxmem", "onnxruntime", "machine", "commit"),
+                                     (row[f"{when}_{name}"] for name in _ORIGIN), strict=True)))
+                   for when in ("before", "after")]  # fmt: skip
+        found.append(
+            Change(
+                verb=row["verb"],
+                model=row["model"],
+                mode=row["mode"],
+                size=row["size"],
+                before=before,
+                after=after,
+                since=origins[0].changes(origins[1]),
+                date=row["date"],
+            )
+        )
+    return sorted(found, key=lambda change: -abs(change.after - change.before))
