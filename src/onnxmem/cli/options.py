@@ -99,6 +99,16 @@ Settings = Annotated[
 Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        autocompletion=_complete(lambda: ("cpu", "cuda")),
+        help="Where it runs: cpu, cuda, or cuda:1 for the second GPU (docs/serving.md).",
+    ),
+]
+OnlyCpu = Annotated[str, typer.Option("--device", metavar="DEVICE", hidden=True, help="Only cpu: others are refused.")]
+"""For verbs that say nothing about other devices: asked for, they are refused in words (`only_on_cpu`)."""
 MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")]
 
 
@@ -113,6 +123,15 @@ NoTimeLimit = Annotated[float | None, time_limit()]
 Alignment = Annotated[
     int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
 ]
+
+
+def only_on_cpu(device: str, why: str) -> None:
+    """Refuse another device, for a verb that would say nothing about it."""
+    from onnxmem.errors import UsageError  # noqa: PLC0415
+    from onnxmem.measurement.device import device_number  # noqa: PLC0415
+
+    if device_number(device) is not None:
+        raise UsageError(why, hint=f"onnxmem compare MODEL MODEL+planned --device {device}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,6 +74,11 @@ def explain_measurement(measurement: Measurement, rules: Sequence[Rule] = RULES)
         raise ModelError(
             f"there is no peak to explain: {measurement.verdict}", hint=measurement.verdict.hint or "onnxmem measure"
         )
+    if measurement.device:
+        raise UsageError(
+            f"this was measured on {measurement.device.name}, and peaks are explained in the CPU's memory",
+            hint="onnxmem measure MODEL -o RESULT.json, without --device",
+        )
     explained = Explained.of(measurement)
     notes = [f"The parts are coarser than they could be: {explained.note}."] if explained.note else []
     size, beside = measurement.output_bytes, explained.part("outputs")
@@ -101,7 +106,7 @@ def with_findings(document: Document) -> Document:
     """A measurement's document with what its readers should do next, as far as that is known in a moment."""
     try:
         measurement = Measurement.from_document(document)
-        if not measurement.verdict.ok:
+        if not measurement.verdict.ok or measurement.device:
             return document
         explained = Explained.of(measurement, quick=True)
         found = findings_of(explained, QUICK)

@@ -278,8 +278,10 @@ def trace_section(document: Document) -> Section:
     """`onnxmem.trace/1`."""
     buffers, steps = format_count(document["buffers"], "buffer"), format_count(document["steps"], "step")
     alive = known(document, "lower_bound_bytes")
+    device = words(document.get("device", "cpu"), 30)
+    on = [] if device == "cpu" else ["--device", device]
     return Section(
-        f"Trace of {model(document)}",
+        f"Trace of {model(document)}{f' on {device}' if on else ''}",
         f"One run asked for {buffers}; at most {alive} were in use at once.",
         facts=(
             Fact("in use at once", size(document, "lower_bound_bytes"), "at most; no plan can take less"),
@@ -287,8 +289,12 @@ def trace_section(document: Document) -> Section:
             Fact("outputs", size(document, "output_bytes"), "outlive the run"),
         ),
         actions=(
-            Action("Run it inside a plan of these buffers", command=command(document, "measure", "--mode", "planned")),
-            Action("Save the buffers, to plan them elsewhere", command=command(document, "trace", "-o", "trace.csv")),
+            Action(
+                "Run it inside a plan of these buffers", command=command(document, "measure", *on, "--mode", "planned")
+            ),
+            Action(
+                "Save the buffers, to plan them elsewhere", command=command(document, "trace", *on, "-o", "trace.csv")
+            ),
         ),
         notes=about_inputs(document),
     )

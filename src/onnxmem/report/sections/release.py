@@ -59,7 +59,8 @@ def _actions(document: Document) -> tuple[Action, ...]:
 
 
 def _charts(document: Document) -> tuple[Chart, ...]:
-    if not document["steps"] or not document.get("before") or not document.get("full"):
+    on_device = (document.get("scenario") or {}).get("device", "cpu") != "cpu"  # which is not what a picture shows
+    if on_device or not document["steps"] or not document.get("before") or not document.get("full"):
         return ()
     freed = ", ".join(f"{words(s['name'], 40)} {known(s, 'freed_bytes', 'unknown')}" for s in document["steps"])
     alt = f"One bar per step, with what is still resident and what the step gave back: {freed}."
@@ -71,7 +72,8 @@ def _table(document: Document) -> Table:
     rows = [{**document[key], "after": title} for title, key in states if document.get(key)]
     rows += [{**step, "after": step["name"], "freed": step.get("freed_bytes")} for step in document["steps"]]
     freed = ("freed (RSS)", "freed", lambda row, key: size(row, key) if key in row else Cell(""))
-    return figures("The steps, in order", "after", (*_COLUMNS, freed), rows)
+    device = ("device", "device_bytes", size)
+    return figures("The steps, in order", "after", (device, *_COLUMNS, freed), rows).without_empty_columns()
 
 
 def _legend(document: Document) -> Table:
