@@ -4,7 +4,8 @@
     python -m benchmarks.chunks mobilenet --json
 
 Each figure of memory comes from a fresh process: the peak of the resident set from the first run on, minus the resident
-set after loading; the runs that record count. The budget is so much of what a planned session grows by without one.
+set after loading; the runs that record count. The budget is for the outputs, which somebody wants whole, and so much of
+what a planned session without one grows by beside them; `/planned` is of that, too.
 Latency is the median of runs in turn, in one process, over that of a planned session without a budget. Outputs are
 compared bit by bit with those of a stock session, all rows at once.
 """
@@ -69,7 +70,9 @@ def growth(name: str, path: str, threads: int, budget: int) -> dict[str, Any]:
     loaded = settle()
     for _ in range(RUNS):
         session.run(None, feeds)
-    found: dict[str, Any] = {"growth_bytes": status("VmHWM") - loaded, "sha256": digest(session.run(None, feeds))}
+    found: dict[str, Any] = {"growth_bytes": status("VmHWM") - loaded}
+    outputs = session.run(None, feeds)
+    found |= {"sha256": digest(outputs), "output_bytes": sum(output.nbytes for output in outputs)}
     if budget > 0:
         (batch,) = session.memory.batches
         found |= {"at_once": batch.rows_at_once, "needed_bytes": batch.needed}
@@ -102,7 +105,8 @@ def child(what: str, name: str, path: Path, threads: int, *budgets: int) -> dict
 def compare(name: str, path: Path, threads: int, *, timed: bool) -> list[dict[str, Any]]:
     """All that is asked about one model: a row for each budget."""
     stock, whole = child("growth", name, path, threads, -1), child("growth", name, path, threads, 0)
-    budgets = [int(part * whole["growth_bytes"]) for part in BUDGETS]
+    outputs = whole["output_bytes"]
+    budgets = [outputs + int(part * (whole["growth_bytes"] - outputs)) for part in BUDGETS]
     times = child("latency", name, path, threads, *budgets)["ratios"] if timed else [None] * len(budgets)
     rows = []
     for budget, ratio in zip(budgets, times, strict=True):
@@ -113,6 +117,7 @@ def compare(name: str, path: Path, threads: int, *, timed: bool) -> list[dict[st
                 "threads": threads,
                 "stock_bytes": stock["growth_bytes"],
                 "whole_bytes": whole["growth_bytes"],
+                "output_bytes": outputs,
                 "budget_bytes": budget,
                 "growth_bytes": found["growth_bytes"],
                 "at_once": found["at_once"],
@@ -124,17 +129,18 @@ def compare(name: str, path: Path, threads: int, *, timed: bool) -> list[dict[st
 
 
 HEADER = (
-    f"{'model':<13}{'threads':>7}{'stock':>11}{'planned':>11}{'budget':>11}{'growth':>11}{'/planned':>9}{'/stock':>8}"
-    f"{'at once':>8}{'time':>7}"
+    f"{'model':<13}{'threads':>7}{'stock':>11}{'planned':>11}{'outputs':>11}{'budget':>11}{'growth':>11}"
+    f"{'/planned':>9}{'at once':>8}{'time':>7}"
 )
 
 
 def line(row: dict[str, Any]) -> str:
-    sizes = "".join(f"{format_bytes(row[f'{name}_bytes']):>11}" for name in ("stock", "whole", "budget", "growth"))
+    shown = ("stock", "whole", "output", "budget", "growth")
+    sizes = "".join(f"{format_bytes(row[f'{name}_bytes']):>11}" for name in shown)
+    beside = (row["growth_bytes"] - row["output_bytes"]) / (row["whole_bytes"] - row["output_bytes"])
     ratio = "" if row["latency_ratio"] is None else f"{row['latency_ratio']:.2f}"
     return (
-        f"{row['model']:<13}{row['threads']:>7}{sizes}{row['growth_bytes'] / row['whole_bytes']:>9.2f}"
-        f"{row['growth_bytes'] / row['stock_bytes']:>8.2f}{row['at_once']:>8}{ratio:>7}"
+        f"{row['model']:<13}{row['threads']:>7}{sizes}{beside:>9.2f}{row['at_once']:>8}{ratio:>7}"
         f"  {'same' if row['identical'] else 'DIFFERENT'}"
     )
 
@@ -149,8 +155,8 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.child:
         what, name, path, *numbers = chosen.child
-        ask: Callable[..., dict[str, Any]] = growth if what == "growth" else latency
-        print(json.dumps(ask(name, path, *map(int, numbers))))
+        answer: Callable[..., dict[str, Any]] = growth if what == "growth" else latency
+        print(json.dumps(answer(name, path, *map(int, numbers))))
         return 0
     rows = []
     with tempfile.TemporaryDirectory() as folder:
