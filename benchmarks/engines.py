@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.budget import saved_feeds
-from benchmarks.planned import FROM, keys, locate
+from benchmarks.budget import locate, saved_feeds
+from benchmarks.planned import FROM, keys
 from onnxmem.packing.pack import pack
 
 COLUMNS = ("stock", "planned", "tiled", "openvino", "mnn")
