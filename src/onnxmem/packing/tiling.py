@@ -46,7 +46,7 @@ from onnxmem.session.packed_graphs import (
     TileSettings,
 )
 from onnxmem.session.planned.trace import Trace
-from onnxmem.units import format_bytes, format_count
+from onnxmem.units import format_apart, format_bytes, format_count
 
 # What is tried for a budget, one after the other; the last stands for as much as it takes.
 _LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
@@ -318,9 +318,9 @@ def _refusal(budget: int, best: Tiled) -> BudgetExceeded:
     if best.graph is not None and least is best.reduced:
         nodes = sum(part.nodes for part in least.parts)
         cost = f"which costs {best.graph.extra_work:.1%} more work and {format_count(nodes, 'more node')}"
+    wanted, possible = format_apart(budget, _needed(least))
     return BudgetExceeded(
-        f"a run cannot be made to need {format_bytes(budget)} or less: the least is {format_bytes(_needed(least))}, "
-        f"{cost}",
+        f"a run cannot be made to need {wanted} or less: the least is {possible}, {cost}",
         hint=f"--budget {-(-_needed(least) // 2**10)}KiB, or smaller inputs",
     )
 
