@@ -23,6 +23,7 @@ import numpy as np
 
 from benchmarks.budget import locate, saved_feeds
 from benchmarks.planned import FROM, keys
+from onnxmem.errors import OnnxmemError
 from onnxmem.packing.pack import pack
 
 COLUMNS = ("stock", "planned", "tiled", "openvino", "mnn")
@@ -72,7 +73,7 @@ def compare(key: str, python: str, folder: Path) -> dict[str, Any]:
             off = float(np.abs(output.astype(np.float64) - expected).max() / (np.abs(expected).max() or 1))
             if off > OFF:
                 raise RuntimeError(f"its output is off by {off:.2g} of the largest value")
-        except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+        except (OnnxmemError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
             row["failed"][column] = str(error)
             continue
         row[column] = {"above_bytes": found["peak_bytes"] - found["imported_bytes"], **found}

@@ -320,7 +320,7 @@ def _refusal(budget: int, best: Tiled) -> BudgetExceeded:
         cost = f"which costs {best.graph.extra_work:.1%} more work and {format_count(nodes, 'more node')}"
     wanted, possible = format_apart(budget, _needed(least))
     return BudgetExceeded(
-        f"a run cannot be made to need {wanted} or less: the least is {possible}, {cost}",
+        f"a run cannot be made to need {wanted} or less: the least that was found is {possible}, {cost}",
         hint=f"--budget {-(-_needed(least) // 2**10)}KiB, or smaller inputs",
     )
 
