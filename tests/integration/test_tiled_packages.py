@@ -185,7 +185,10 @@ def test_a_budget_that_cannot_be_met_is_refused_with_the_least(source: Path, tmp
     shape = f"x={'x'.join(map(str, SHAPE))}"
     done = typed("pack", source, "-o", tmp_path / "p", "--shape", shape, "--budget", "10KiB", "--order", ORDER)
     assert done.returncode == 1
-    assert "cannot be made to need 10.0 KiB or less: the least that was found is" in done.stderr and "more work" in done.stderr
+    assert (
+        "cannot be made to need 10.0 KiB or less: the least that was found is" in done.stderr
+        and "more work" in done.stderr
+    )
     assert list(tmp_path.iterdir()) == []
 
 
