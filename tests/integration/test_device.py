@@ -97,9 +97,11 @@ def test_what_each_step_gives_back_on_the_device(chain: Path) -> None:
     result = release_ladder(chain, device="cuda:1", runs=1)
     assert [step.device for step in result.steps[:-1]] == [about(step.reading.rss) for step in result.steps[:-1]]
     assert result.full.device == about(result.full.reading.rss)
+    assert result.steps[-1].device == 0
     assert "On the device" in result.derived()["explanation"][0]
     text = render_text(make_report([result]))
     assert "remain until it ends" in " ".join(text.split())
+    assert "left there" in text
     assert type(result).from_document(result.document()) == result
 
 

@@ -362,6 +362,8 @@ class _Watch:
             rss, anon, file = known
             reading = Reading(rss, gone, gone, anon, file, gone, gone, gone, at=now, source="last sample")
         gone = Unknown("the process has ended")
+        # The driver takes back what a process had.
+        there = {"device": 0} if self.gpu is not None and ended_well else {}
         self._write(
             reading,
             now,
@@ -371,6 +373,7 @@ class _Watch:
             peak_method="the process ended in this phase",
             cgroup_peak=gone,
             made_of=gone,
+            **there,
         )
 
     def _own_bytes(self) -> Bytes:

@@ -47,7 +47,7 @@ from onnxmem.session.packed_graphs import (
     TileSettings,
 )
 from onnxmem.session.planned.trace import Trace
-from onnxmem.units import format_bytes, format_count
+from onnxmem.units import format_apart, format_bytes, format_count
 
 _SEARCH_SECONDS, _PLAN_SECONDS = 30.0, 10.0
 _SHORTFALLS = 3
@@ -317,9 +317,9 @@ def _refusal(budget: int, best: Tiled) -> BudgetExceeded:
     if best.graph is not None and least is best.reduced:
         nodes = sum(part.nodes for part in least.parts)
         cost = f"which costs {best.graph.extra_work:.1%} more work and {format_count(nodes, 'more node')}"
+    wanted, possible = format_apart(budget, _needed(least))
     return BudgetExceeded(
-        f"a run cannot be made to need {format_bytes(budget)} or less: the least is {format_bytes(_needed(least))}, "
-        f"{cost}",
+        f"a run cannot be made to need {wanted} or less: the least that was found is {possible}, {cost}",
         hint=f"--budget {-(-_needed(least) // 2**10)}KiB, or smaller inputs",
     )
 
