@@ -2,6 +2,7 @@
 
     python -m benchmarks.budget                     all models whose stock growth is above 16 MiB, as a table
     python -m benchmarks.budget det zoo:unet --json
+    python -m benchmarks.budget --unseen            those of benchmarks.exported_models instead, once they are exported
     python -m benchmarks.budget --pairs             budgets instead: met under a limit, or refused with the least
 
 `planned` is a planned session of the model, `tiled` one of a package made with `--tile`. Growth is the peak of the
@@ -30,8 +31,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import sized_models
 from benchmarks.fresh_process import ask
-from benchmarks.planned import FROM, RUNS, SECONDS, digest, feeds_for, keys, locate, mean, open_session, settle, status
+from benchmarks.planned import FROM, RUNS, SECONDS, digest, feeds_for, keys, mean, open_session, settle, status
+from benchmarks.planned import locate as known
 from onnxmem.errors import BudgetExceeded, OnnxmemError
 from onnxmem.packing.pack import pack
 from onnxmem.units import format_bytes
@@ -112,10 +115,19 @@ def latency(feeds: str, paths: list[str]) -> dict[str, Any]:
     return {f"{mode}_latency_ratio": medians[mode] / medians["stock"] for mode in MODES[1:]}
 
 
+def locate(key: str, folder: Path) -> Path:
+    """The model's file, built first if it is one of the zoo's."""
+    return sized_models.locate(key, folder) if key in sized_models.unseen() else known(key, folder)
+
+
 def saved_feeds(key: str, path: Path, folder: Path) -> Path:
     """The inputs that everything is measured with."""
     feeds = folder / f"{key.replace(':', '-')}.npz"
-    np.savez(feeds, **feeds_for(key, open_session(path, "stock")))
+    if key in sized_models.unseen():
+        arrays = next(sized.feeds(path) for sized in sized_models.sizes(key) if sized.usual)
+    else:
+        arrays = feeds_for(key, open_session(path, "stock"))
+    np.savez(feeds, **arrays)
     return feeds
 
 
@@ -132,7 +144,7 @@ def compare(key: str, folder: Path, *, timed: bool) -> dict[str, Any] | None:
     packed = pack(path, folder / "package", tile=True, inputs=feeds, force=True)
     row: dict[str, Any] = {"model": key, "pack_seconds": time.perf_counter() - started}
     row["tiles"] = sum(len(graph.inputs) > 0 for graph in packed.manifest.tiled)
-    row["notes"] = [note for note in packed.manifest.notes if "tile" in note]
+    row["notes"] = [note for note in packed.manifest.notes if "tile" in note or "left out" in note]
     hashes = set(stock.pop("sha256"))
     row |= {f"stock_{name}": value for name, value in stock.items()}
     for mode, where in (("planned", path), ("tiled", packed.folder)):
@@ -231,6 +243,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one document instead of the table")
     parser.add_argument("--no-latency", action="store_true", help="memory only")
     parser.add_argument("--pairs", action="store_true", help="models with budgets")
+    parser.add_argument("--unseen", action="store_true", help="exported models instead")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -241,7 +254,8 @@ def main() -> int:
         folder = Path(temporary)
         if not arguments.json and not arguments.pairs:
             print(HEADER, flush=True)
-        for key in arguments.keys or (PAIRS if arguments.pairs else keys()):
+        usual = PAIRS if arguments.pairs else sized_models.unseen() if arguments.unseen else keys()
+        for key in arguments.keys or usual:
             try:
                 if arguments.pairs:
                     rows += pairs(key, folder)

@@ -2,12 +2,13 @@
 
     python -m benchmarks.cuda                       all models, as a table
     python -m benchmarks.cuda "YOLO 8×640²" --json FILE
+    python -m benchmarks.cuda --modes stock,planned
 
 Each figure comes from a fresh process: what is in use on the device (all of it, as the driver says) after loading and
 after RUNS runs, minus what was before; nothing else may use the GPU meanwhile. About 80 MiB of the growth are cuBLAS's
-and cuDNN's own. Latency is the median of 200 runs of stock and planned in turns of 20, each in its process; outputs are
-compared bit by bit, with cudnn_conv_algo_search=HEURISTIC. Without a GPU it says so; --rehearse runs all of it on the
-CPU, where no memory is measured.
+and cuDNN's own. Latency is the median of 200 runs in turns of 20, each in its process: planned / stock, and what that
+quotient is between two stock sessions; outputs are compared bit by bit, with cudnn_conv_algo_search=HEURISTIC.
+Without a GPU it says so; --rehearse runs all of it on the CPU, where no memory is measured.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from benchmarks import cuda_models
 from benchmarks.cuda_worker import MODES, Gpu
 
 RUNS, TURN, TURNS = 12, 20, 10
+AGAIN = "stock again"
 MIB = 2**20
 
 
@@ -65,20 +67,21 @@ def measured(path: Path, case: cuda_models.Case, mode: str, runs: int) -> tuple[
     return child, answer
 
 
-def compare(case: cuda_models.Case, folder: Path, runs: int, turns: int) -> dict[str, Any]:
-    """One model in all modes."""
+def compare(case: cuda_models.Case, folder: Path, modes: list[str], runs: int, turns: int) -> dict[str, Any]:
+    """One model in these modes."""
     path = cuda_models.locate(case, folder)
     found: dict[str, Any] = {"model": case.name, "table": case.table}
-    children = {}
-    for mode in MODES:
+    children: dict[str, Child] = {}
+    for mode in modes:
         # Of shapes that are always new, enough to see what comes of it.
         child, found[mode] = measured(path, case, mode, runs if len(case.shapes) == 1 else 3 * runs)
         if mode in ("stock", "planned"):
             children[mode] = child
         else:
             child.end()
+    children[AGAIN], found[AGAIN] = measured(path, case, "stock", runs)
     taken: dict[str, list[float]] = {mode: [] for mode in children}
-    equal = len({found[mode]["sha"] for mode in MODES}) == 1
+    equal = len({found[mode]["sha"] for mode in modes}) == 1
     for _ in range(turns):
         answers = {mode: child.ask(f"run {TURN}") for mode, child in children.items()}
         for mode, answer in answers.items():
@@ -93,7 +96,7 @@ def compare(case: cuda_models.Case, folder: Path, runs: int, turns: int) -> dict
     return found
 
 
-def row(found: dict[str, Any]) -> str:
+def row(found: dict[str, Any], modes: list[str]) -> str:
     """A line of the table."""
     planned = found["planned"]
 
@@ -104,8 +107,12 @@ def row(found: dict[str, Any]) -> str:
     def plan(name: str) -> str:
         return f"{planned[name] / MIB:.0f}" if planned.get(name) else "–"
 
-    speed = f"{planned['median_ms'] / found['stock']['median_ms']:.3f}" if planned.get("median_ms") else "–"
-    cells = [found["model"], *(mib(mode) for mode in MODES), plan("arena_bytes"), plan("bound_bytes"), speed]
+    def latency(mode: str) -> str:
+        stock = found["stock"]["median_ms"]
+        return f"{found[mode]['median_ms'] / stock:.3f}" if stock else "–"
+
+    figures = plan("arena_bytes"), plan("bound_bytes"), latency("planned"), latency(AGAIN)
+    cells = [found["model"], *(mib(mode) for mode in modes), *figures]
     return f"| {' | '.join(cells)} | {'yes' if found['equal'] else 'NO'} |"
 
 
@@ -120,7 +127,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
     arenas = [found["planned"]["growth"] - found["planned"]["arena_bytes"] for found in rows if in_plan(found)]
     handles = min(arenas, default=0)
     lines.append(f"growth that is nobody's arena (cuBLAS, cuDNN): {handles / MIB:.0f} MiB")
-    for mode in MODES[:-1]:
+    for mode in [mode for mode in MODES[:-1] if all(mode in found for found in rows)]:
         for of, which in (("the table's", [found for found in rows if found["table"]]), ("all", rows)):
             pairs = [[found[each]["growth"] - handles for each in ("planned", mode)] for found in which]
             ratios = [planned / other for planned, other in pairs if min(planned, other) > 0]
@@ -142,6 +149,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models; by default all")
+    parser.add_argument("--modes", default=",".join(MODES), help="stock and planned among them")
     parser.add_argument("--json", type=Path, help="write everything there, too")
     parser.add_argument("--runs", type=int, default=RUNS, help="before memory is looked at")
     parser.add_argument("--turns", type=int, default=TURNS, help=f"of {TURN} runs, to compare latency")
@@ -150,19 +158,22 @@ def main() -> None:
     options = parser.parse_args()
     if "CUDAExecutionProvider" not in ort.get_available_providers() and not options.rehearse:
         sys.exit("this ONNX Runtime has no CUDA provider: nothing to measure (pip install onnxruntime-gpu)")
+    modes = [mode for mode in MODES if mode in options.modes.split(",")]
+    if "stock" not in modes or "planned" not in modes:
+        parser.error("stock and planned are what is compared")
     cases = [case for case in cuda_models.CASES if not options.names or case.name in options.names]
     rows = []
     print(f"{Gpu().name or 'no GPU'}, ONNX Runtime {ort.__version__}; MiB after loading + growth while running\n")
-    print(f"| model | {' | '.join(MODES)} | arena | bound | latency | equal |")
-    print(f"|---|{'---:|' * (len(MODES) + 3)}---|")
+    print(f"| model | {' | '.join(modes)} | arena | bound | latency | {AGAIN} | equal |")
+    print(f"|---|{'---:|' * (len(modes) + 4)}---|")
     with tempfile.TemporaryDirectory() as made:
         for case in cases:
             try:
-                rows.append(compare(case, options.folder or Path(made), options.runs, options.turns))
+                rows.append(compare(case, options.folder or Path(made), modes, options.runs, options.turns))
             except RuntimeError as error:
                 print(f"| {case.name} | {error} |", flush=True)
                 continue
-            print(row(rows[-1]), flush=True)
+            print(row(rows[-1], modes), flush=True)
             if options.json:
                 options.json.write_text(json.dumps(rows, indent=1))
     print(f"\n{summary(rows)}")

@@ -28,7 +28,7 @@ from benchmarks.cuda_worker import Gpu, providers
 from onnxmem import zoo
 
 MIB = 2**20
-# One for each session: where the shape changes, ONNX Runtime's convolutions begin with their search again.
+# One for each session, so that its runs are inside one plan.
 SHAPES = [(2, 128), (4, 160)]
 
 

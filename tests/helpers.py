@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 from benchmarks import real_models
 from onnxmem.model.load import subgraphs_of
+from onnxmem.model.model import Model
 
 Feeds = dict[str, Any]
 IMAGES = ({"batch": 1, "height": 64, "width": 32}, {"batch": 2, "height": 32, "width": 96})
@@ -225,3 +226,12 @@ def saved(model: ModelProto, folder: Path) -> Path:
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def conv_and_pool() -> Model:
+    """A convolution over an image, whose result of 1 MiB becomes a small one: it can be computed in stripes."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["h"], pads=[1, 1, 1, 1]),
+        helper.make_node("MaxPool", ["h"], ["y"], kernel_shape=[8, 8], strides=[8, 8]),
+    ]
+    return Model.of(model_of(nodes, {"x": (1, 3, 128, 128)}, ["y"], {"w": np.ones((16, 3, 3, 3), np.float32)}))

@@ -49,6 +49,19 @@ def format_bytes(count: int | float) -> str:
     return f"{sign}{count / 2**40:.1f} TiB"
 
 
+def typed_bytes(count: int) -> str:
+    """A size as people type it, rounded up: "12.5MiB", or "300KiB" below a MiB."""
+    unit, factor = ("KiB", 2**10) if count < 2**20 else ("MiB", 2**20)
+    tenths = -(-10 * count // factor)
+    return f"{tenths // 10}{f'.{tenths % 10}' if tenths % 10 else ''}{unit}"
+
+
+def format_apart(one: int, other: int) -> tuple[str, str]:
+    """Two sizes of which one is larger: in plain bytes, if they would read the same."""
+    first, second = format_bytes(one), format_bytes(other)
+    return (f"{one:,} bytes", f"{other:,} bytes") if first == second else (first, second)
+
+
 def format_seconds(value: float) -> str:
     """A duration as people read it: "40 µs", "85.3 ms", "2.41 s"."""
     if abs(value) < 0.0995e-3:

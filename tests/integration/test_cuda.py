@@ -12,11 +12,13 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from onnxmem import Arena, InferenceSession, zoo
+from onnxmem import Arena, InferenceSession, compare, measure, trace, zoo
 from onnxmem._native import arena as native
-from onnxmem.session.planned.target import CUDA
+from onnxmem.session.modes import CUDA
+from onnxmem.session.planned.trace import Trace
 
 MIB = 2**20
+MODES = ("stock", "planned")
 SEARCH = {"cudnn_conv_algo_search": "HEURISTIC"}
 IMAGES = [np.random.default_rng(k).standard_normal((1 + k, 3, 96, 96)).astype("f4") for k in range(3)]
 
@@ -112,7 +114,7 @@ def test_threads_and_two_sessions_in_one_arena(model: Path, wanted: list[Any]) -
     def work(first: int) -> None:
         try:
             for k in range(first, first + 60):
-                # A shape for each session: with another one, every convolution begins with its search again.
+                # A shape for each session, so that its runs are inside one plan.
                 got = sessions[k % 2].run(None, {"image": IMAGES[k % 2]})[0]
                 if not np.array_equal(got, wanted[k % 2]):
                     wrong.append(k)
@@ -201,3 +203,40 @@ def test_the_heap_holds_what_is_written_to_it(device: native.Device) -> None:
             device.trim()
     for address in blocks:
         device.release(address)
+
+
+def test_a_measurement_on_the_device(model: Path) -> None:
+    pytest.importorskip("pynvml")
+    shapes = {"image": (8, 3, 224, 224)}
+    found = {mode: measure(model, shapes=shapes, device="cuda", mode=mode, runs=3) for mode in MODES}
+    for result in found.values():
+        assert result.verdict.ok
+        assert result.device is not None
+        assert result.device.load_growth > 10 * MIB  # type: ignore[operator]
+        assert result.device.run_growth > 10 * MIB  # type: ignore[operator]
+    # At the end, when what the first run took to try out algorithms is gone again.
+    stock, planned = (found[mode].trial.phase("steady runs").device for mode in MODES)  # type: ignore[union-attr]
+    assert planned < stock  # type: ignore[operator]
+    assert found["planned"].planned.runs_replayed > 0  # type: ignore[union-attr]
+
+
+def test_a_trace_on_the_device_is_what_a_plan_is_of(model: Path) -> None:
+    session = session_of(model)
+    for _ in range(3):
+        session.run(None, {"image": IMAGES[2]})
+    traced = trace(model, shapes={"image": IMAGES[2].shape}, device="cuda")
+    assert isinstance(traced.trace, Trace)
+    assert traced.trace.alignment == 256
+    # The search may choose other algorithms than the one that sessions of these tests are told to use.
+    assert 0.2 < traced.lower_bound_bytes / session.memory.bound_bytes < 5  # type: ignore[operator]
+
+
+def test_pytorch_is_compared_on_the_device(tmp_path: Path) -> None:
+    for module in ("pynvml", "torch"):
+        pytest.importorskip(module)
+    code = tmp_path / "net.py"
+    code.write_text("import torch\n\ndef make():\n    return torch.nn.Conv2d(3, 64, 3)\n")
+    result = compare([f"{code}:make"] * 2, shapes={"x": (8, 3, 512, 512)}, device="cuda", repeat=1, repeat_limit=1)
+    assert result.ok
+    (row,) = (row for row in result.rows if row.metric == "device memory of inference")
+    assert all(value > 8 * 64 * 510 * 510 * 4 for value in row.values.values())  # type: ignore[operator]

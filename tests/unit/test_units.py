@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from onnxmem.errors import UsageError
 from onnxmem.units import (
+    format_apart,
     format_bytes,
     format_count,
     format_percent,
@@ -77,3 +78,8 @@ def test_a_written_size_reads_back_within_its_rounding(count: int) -> None:
 )
 def test_figures_are_written_in_one_way(written: str, expected: str) -> None:
     assert written == expected
+
+
+def test_two_sizes_never_read_the_same() -> None:
+    assert format_apart(1_806_336, 1_807_360) == ("1,806,336 bytes", "1,807,360 bytes")
+    assert format_apart(2**20, 2**21) == ("1.0 MiB", "2.0 MiB")

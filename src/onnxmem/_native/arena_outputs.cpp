@@ -3,9 +3,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "arena_heap.hpp"
+#include "arena_tape.hpp"
 
 namespace onnxmem::arena {
 
@@ -13,7 +15,8 @@ void* Outputs::take(Region& region, const std::vector<Pages>& pages, std::size_t
   const std::size_t bytes = whole_pages(size);
   if (bytes == 0 || pages.empty() || !pages_move()) return nullptr;
   const Pages first = region.movable(pages.front());
-  std::byte* block = first.bytes == 0 ? nullptr : map_like(region.base() + first.start, bytes);
+  std::byte* block = first.bytes == 0 ? nullptr : shell_of(bytes);
+  if (block == nullptr && first.bytes != 0) block = map_like(region.base() + first.start, bytes);
   if (block == nullptr) return nullptr;
   try {
     Handed handed{bytes, {}};
@@ -38,6 +41,8 @@ void* Outputs::take(Region& region, const std::vector<Pages>& pages, std::size_t
     const std::scoped_lock guard(lock);
     handed_.emplace(block, std::move(handed));
     bytes_ += bytes;
+    most_bytes_ = std::max(most_bytes_, bytes_);
+    unmap_shells_above(most_bytes_ - bytes_);
     return block;
   } catch (...) {
     munmap(block, bytes);
@@ -65,11 +70,46 @@ bool Outputs::release(void* block) {
   }
   // Only now, when no table knows it any more, may the same address be handed to someone else.
   const std::size_t runs = take_home(handed.pieces);
-  if (runs == 0) munmap(block, handed.bytes);
   const std::scoped_lock guard(lock);
-  if (runs != 0) spares_.push_back({block, std::move(handed)});
+  if (runs == 0)
+    leave(block, handed);
+  else
+    spares_.push_back({block, std::move(handed)});
   keep_only(runs);
   return true;
+}
+
+void Outputs::leave(void* block, const Handed& handed) noexcept {
+  std::size_t moved = 0;
+  for (const MovedPages& each : handed.pieces) moved += each.bytes;
+  const std::size_t own = handed.bytes - moved;
+  // Those that did not go home, because something came there since, are of no more use.
+  if (own >= kHandedFrom && (moved == 0 || madvise(block, moved, MADV_DONTNEED) == 0)) {
+    try {
+      shells_.push_back({static_cast<std::byte*>(block), handed.bytes, own});
+      shell_bytes_ += own;
+      return;
+    } catch (...) {}
+  }
+  munmap(block, handed.bytes);
+}
+
+std::byte* Outputs::shell_of(std::size_t bytes) noexcept {
+  const std::scoped_lock guard(lock);
+  const auto found =
+      std::find_if(shells_.rbegin(), shells_.rend(), [bytes](const Shell& each) { return each.bytes == bytes; });
+  if (found == shells_.rend()) return nullptr;
+  std::byte* block = found->block;
+  shell_bytes_ -= found->own_bytes;
+  shells_.erase(std::next(found).base());
+  return block;
+}
+
+void Outputs::unmap_shells_above(std::size_t bytes) noexcept {
+  for (; shell_bytes_ > bytes; shells_.erase(shells_.begin())) {
+    munmap(shells_.front().block, shells_.front().bytes);
+    shell_bytes_ -= shells_.front().own_bytes;
+  }
 }
 
 void* Outputs::reuse(std::size_t size) noexcept {
@@ -85,6 +125,8 @@ void* Outputs::reuse(std::size_t size) noexcept {
     return nullptr;
   }
   bytes_ += bytes;
+  most_bytes_ = std::max(most_bytes_, bytes_);
+  unmap_shells_above(most_bytes_ - bytes_);
   spares_.erase(found);
   return block;
 }
@@ -92,6 +134,8 @@ void* Outputs::reuse(std::size_t size) noexcept {
 void Outputs::trim() noexcept {
   const std::scoped_lock guard(lock);
   keep_only(0);
+  unmap_shells_above(0);
+  most_bytes_ = bytes_;
 }
 
 void Outputs::keep_only(std::size_t newest) noexcept {

@@ -28,7 +28,8 @@ class Outputs {
   void* reuse(std::size_t size) noexcept;
 
   // Frees one. Its pages go back where they came from if nobody runs there and nothing came there since; if somebody
-  // does run there, they are kept for the next output; otherwise the system gets them. False: not one of these.
+  // does run there, they are kept for the next output; otherwise the system gets them. What it had beside them is kept
+  // for the next one of its size, which then touches no page anew. False: not one of these.
   bool release(void* block);
 
   void trim() noexcept;  // unmap what is kept
@@ -46,11 +47,21 @@ class Outputs {
     void* block;
     Handed handed;
   };
+  // Its address space, and behind the pages that went home those that are its own.
+  struct Shell {
+    std::byte* block;
+    std::size_t bytes, own_bytes;
+  };
   void keep_only(std::size_t newest) noexcept;
+  void leave(void* block, const Handed& handed) noexcept;  // keeps its shell, if that is worth it
+  std::byte* shell_of(std::size_t bytes) noexcept;         // null if none is kept
+  void unmap_shells_above(std::size_t bytes) noexcept;
 
   std::unordered_map<void*, Handed> handed_;
   std::vector<Spare> spares_;  // the oldest first; as many as there were runs when one of them was freed
-  std::size_t bytes_ = 0;
+  // The oldest first. What they have and what is handed out never come to more than was once handed out.
+  std::vector<Shell> shells_;
+  std::size_t bytes_ = 0, most_bytes_ = 0, shell_bytes_ = 0;
 };
 
 // Those of the process. Never destroyed: outputs may be freed after everything else has ended.

@@ -60,6 +60,7 @@ def compare(
         ),
     ] = None,
     threads: options.Threads = None,
+    device: options.Device = "cpu",
     time_limit: options.TimeLimit = 3600.0,
     memory_limit: options.MemoryLimit = None,
     tolerance: Annotated[
@@ -103,6 +104,7 @@ def compare(
             repeat=repeat,
             repeat_limit=repeat_limit,
             threads=threads,
+            device=device,
             time_limit=time_limit,
             tolerance=tolerance,
             headroom=headroom / 100,

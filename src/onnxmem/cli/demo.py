@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onnxmem.cli import options
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import check_writable, print_json, print_report
 from onnxmem.progress import OnProgress, Progress
@@ -26,6 +27,7 @@ def demo(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the report here instead.")
     ] = None,
+    device: options.OnlyCpu = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
     """Demonstrate all of it on a U-Net for 512 × 512 pixels.
@@ -45,6 +47,7 @@ def demo(
     from onnxmem.report.save import save_chart, save_report  # noqa: PLC0415
     from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
 
+    options.only_on_cpu(device, "the demonstration is about the CPU's memory")
     if html is not None:
         check_writable(html, (".html",))
     try:

@@ -11,6 +11,8 @@ from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress
 from onnxmem.cli.output import Output, check_writable
 
+_SECONDS = 20.0
+
 
 def estimate(
     model: options.ModelPath,
@@ -27,7 +29,18 @@ def estimate(
         ),
     ] = None,
     threads: options.Threads = None,
-    time_limit: options.TimeLimit = 20.0,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE|least",
+            help="Say what it takes that a run needs no more than this (as pack --budget would do it), and what that "
+            "costs; exit 1 if nothing does. least: all steps down to the least that is possible.",
+            show_default=False,
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None, options.time_limit(show_default="20; none for the search of a --budget")
+    ] = None,
     tensors: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every tensor: type, size, lifetime, offset.")
     ] = None,
@@ -37,6 +50,7 @@ def estimate(
     The whole process in each mode, weights, activations by strategy, the formula for any size, and what is alive at the
     peak.
     """
+    from onnxmem.estimation.budgets import LEAST, BudgetFacts  # noqa: PLC0415
     from onnxmem.estimation.estimate import compute_estimate  # noqa: PLC0415
     from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
@@ -46,14 +60,23 @@ def estimate(
     if tensors is not None:
         check_writable(tensors, (".csv",), (model, graph.inputs))
     work = tiles.allowed()
-    question = graph.question(model, alignment, time_limit)
+    limit = budget if budget in (None, LEAST) else parse.parse_size(budget)
+    question = graph.question(model, alignment, _SECONDS if time_limit is None else time_limit)
     with parse.modules_here():
         for name in strategy or ():
             find(name)
-    with progress(f"estimating {model.name}"):
+    with progress(f"estimating {model.name}") as step:
         result, scheduled, best = compute_estimate(
-            Model.open(model), question, strategy or STRATEGIES, threads=threads, extra_work=work
+            Model.open(model),
+            question,
+            strategy or STRATEGIES,
+            threads=threads,
+            extra_work=work,
+            budget=limit,
+            on_progress=step,
         )
     if tensors is not None:
         write_tensors(scheduled, best, tensors)
     output.show(result)
+    if isinstance(result.budget, BudgetFacts) and not result.budget.fits:
+        raise typer.Exit(1)

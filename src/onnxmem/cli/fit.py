@@ -80,8 +80,10 @@ def fit(
     output.show(result)
     if limit is not None and not result.fits:
         least = min((mode.smallest for answer in result.answers for mode in answer.modes), key=lambda each: each.needed)
-        more = format_bytes(least.needed)
+        takes, more = format_bytes(least.bytes), format_bytes(least.needed)
+        tiled = any(answer.tiles for answer in result.answers)
         tell(
-            f"nothing fits into {format_bytes(limit)}: the least is {format_bytes(least.bytes)}, with the margin {more}"
+            f"nothing fits into {format_bytes(limit)}: the least is {takes}, with the margin {more}",
+            "computed in pieces it would: pack --tile" if tiled else "",
         )
         raise typer.Exit(1)

@@ -20,6 +20,7 @@ def measure(
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 5,
     repeat: Annotated[int, typer.Option(metavar="K", min=1, help="Measure in so many processes.")] = 1,
     threads: options.Threads = None,
+    device: options.Device = "cpu",
     time_limit: options.TimeLimit = 600.0,
     memory_limit: options.MemoryLimit = None,
     nodes: Annotated[
@@ -44,6 +45,7 @@ def measure(
             runs=runs,
             repeat=repeat,
             threads=threads,
+            device=device,
             time_limit=time_limit,
             memory_limit=limit,
             nodes=nodes,

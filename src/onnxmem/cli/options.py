@@ -99,14 +99,39 @@ Settings = Annotated[
 Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads inside an operator.", show_default="all cores")
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        autocompletion=_complete(lambda: ("cpu", "cuda")),
+        help="Where it runs: cpu, cuda, or cuda:1 for the second GPU (docs/serving.md).",
+    ),
+]
+OnlyCpu = Annotated[str, typer.Option("--device", metavar="DEVICE", hidden=True, help="Only cpu: others are refused.")]
+"""For verbs that say nothing about other devices: asked for, they are refused in words (`only_on_cpu`)."""
 MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Run with no more memory than this (512MiB …).")]
-_TIME_LIMIT = typer.Option("--time-limit", metavar="SECONDS", help="How long all of it may take.")
-TimeLimit = Annotated[float, _TIME_LIMIT]
-NoTimeLimit = Annotated[float | None, _TIME_LIMIT]
+
+
+def time_limit(**more: Any) -> Any:
+    """The option of that name."""
+    return typer.Option("--time-limit", metavar="SECONDS", help="How long all of it may take.", **more)
+
+
+TimeLimit = Annotated[float, time_limit()]
+NoTimeLimit = Annotated[float | None, time_limit()]
 """For verbs that are done soon: there is none unless it is given."""
 Alignment = Annotated[
     int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
 ]
+
+
+def only_on_cpu(device: str, why: str) -> None:
+    """Refuse another device, for a verb that would say nothing about it."""
+    from onnxmem.errors import UsageError  # noqa: PLC0415
+    from onnxmem.measurement.device import device_number  # noqa: PLC0415
+
+    if device_number(device) is not None:
+        raise UsageError(why, hint=f"onnxmem compare MODEL MODEL+planned --device {device}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,11 +182,11 @@ class Tiles:
         """The extra work as a number."""
         return parse.parse_part(self.extra_work)
 
-    def allowed(self) -> float | None:
-        """How much more may be computed, where there is no budget; None: no tiles are asked for."""
+    def allowed(self, capacity: int | None = None) -> float | None:
+        """How much more may be computed; None: no tiles are asked for."""
         from onnxmem.estimation.tiling import checked_extra_work  # noqa: PLC0415
 
-        return checked_extra_work(tile=self.tile, extra_work=self.part())
+        return checked_extra_work(tile=self.tile, extra_work=self.part(), capacity=capacity)
 
 
 @dataclass(frozen=True, kw_only=True)

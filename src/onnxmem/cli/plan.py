@@ -44,7 +44,11 @@ def plan(
         ),
     ] = "best",
     capacity: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Fit into this (512MiB, 1048576 …); exit 1 if it does not.")
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Fit into this (512MiB, 1048576 …), with --tile in as few pieces as it takes; exit 1 if it does not.",
+        ),
     ] = None,
     alignment: options.Alignment = None,
     time_limit: options.TimeLimit = 20.0,
@@ -70,7 +74,7 @@ def plan(
     limit = parse.parse_size(capacity)
     if table:
         _refuse_graph_options(context, source)
-    work = tiles.allowed()
+    work = tiles.allowed(limit)
     question = graph.question(source, alignment, time_limit, seed)
     with progress(f"planning {source.name}"):
         opened = read_problem(source, alignment=1 if alignment is None else alignment) if table else Model.open(source)

@@ -18,6 +18,7 @@ def release(
     mode: options.Mode = None,
     option: options.Settings = None,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Steady runs, after the first.")] = 3,
+    device: options.Device = "cpu",
     time_limit: options.TimeLimit = 600.0,
 ) -> None:
     """Release a model's memory step by step, and see what helps.
@@ -29,5 +30,5 @@ def release(
     output.check(model, feed.inputs)
     keywords = {**feed.keywords(model), **parse.parse_options(option), "mode": mode}
     with progress(f"releasing {model.name}") as step:
-        result = release_ladder(model, **keywords, runs=runs, time_limit=time_limit, on_progress=step)
+        result = release_ladder(model, **keywords, runs=runs, device=device, time_limit=time_limit, on_progress=step)
     output.show(result)

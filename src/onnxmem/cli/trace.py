@@ -32,6 +32,7 @@ def trace(
     outputs: Annotated[
         bool, typer.Option("--outputs", help="In the CSV, also buffers that outlive the run: the model's outputs.")
     ] = False,
+    device: options.Device = "cpu",
     time_limit: options.TimeLimit = 600.0,
 ) -> None:
     """Trace one run: every buffer that the model allocates.
@@ -44,7 +45,7 @@ def trace(
 
     output.check(model, feed.inputs, table=True)
     with progress(f"running {model.name}"):
-        result = tracing.trace(model, **feed.keywords(model), time_limit=time_limit)
+        result = tracing.trace(model, **feed.keywords(model), device=device, time_limit=time_limit)
 
     def table(path: Path) -> None:
         assert not isinstance(result.trace, Unknown)

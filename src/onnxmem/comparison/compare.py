@@ -22,6 +22,7 @@ from onnxmem.deadline import Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.folders import temporary_folder
+from onnxmem.measurement.device import HOST, check_device
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.result import Result
 from onnxmem.torch.model import FACTORY, PROGRAM
@@ -61,8 +62,8 @@ class Comparison(Result):
 
     @cached_property
     def fits(self) -> tuple[Fit, ...]:
-        """How each candidate's peak grows with the input; none for a single size."""
-        return _fits(self.candidates, self.sizes)
+        """How each candidate's peak grows with the input; none for a single size, nor on a device."""
+        return _fits(self.candidates, self.sizes) if self.conditions.device == HOST else ()
 
     def disagreements(self, again: Comparison) -> list[str]:
         """Did a second comparison say the same? The rows of which it did not, with both verdicts."""
@@ -93,6 +94,7 @@ def compare(
     repeat: int = 5,
     repeat_limit: int | None = None,
     threads: int | None = None,
+    device: str = HOST,
     time_limit: float = 3600.0,
     memory_limit: int | None = None,
     tolerance: float = TOLERANCE,
@@ -104,9 +106,9 @@ def compare(
 
     Each trial is a fresh process; candidates take turns, `repeat` times. Rows that this does not decide are measured
     again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). When
-    `time_limit` seconds are over, there are no more repetitions. `export` makes
-    the ONNX twin of each PyTorch candidate, for this comparison or, if it is a folder, to keep. A candidate that
-    fails is a result: look at `failure`.
+    `time_limit` seconds are over, there are no more repetitions. `export` makes the ONNX twin of each PyTorch
+    candidate, for this comparison or, if it is a folder, to keep. On another `device` (`cuda`, `cuda:1`) there are
+    figures of its memory, too, and no advice. A candidate that fails is a result: look at `failure`.
     """
     if repeat < 1 or runs < 1:
         raise UsageError(f"repeat and runs must be at least 1; they are {repeat} and {runs}")
@@ -126,8 +128,15 @@ def compare(
     if len(chosen) + sum(map(_exportable, chosen)) * bool(export) < 2:
         raise UsageError("one candidate is nothing to compare", hint="name two, or add --export to a PyTorch model")
     conditions = Conditions(
-        runs=runs, repeat=repeat, repeat_limit=limit, threads=threads, timeout=time_limit, memory_limit=memory_limit
+        runs=runs,
+        repeat=repeat,
+        repeat_limit=limit,
+        threads=threads,
+        timeout=time_limit,
+        memory_limit=memory_limit,
+        device=device,
     )
+    check_device(device, onnxruntime=bool(export) or any(each.kind == "onnx" for each in chosen))
     deadline, progress = Deadline(time_limit), on_progress or (lambda _: None)
     with temporary_folder() as folder:
         everyone = prepare(chosen)
@@ -228,7 +237,9 @@ def _parity(everyone: Sequence[CandidateTrials], results: Sequence[CandidateResu
 def _advice(
     comparison: Comparison, schedule: Schedule, sizes: Sequence[Size], headroom: float, *, tried: bool
 ) -> tuple[Advice, ...]:
-    """What follows; with `tried`, changes to the smallest candidate are tried, too."""
+    """What follows; with `tried`, changes to the smallest candidate are tried, too. Nothing of it is about a device."""
+    if comparison.conditions.device != HOST:
+        return ()
     best = smallest(comparison.candidates, comparison.parity)
     trials = next((each for each in schedule.everyone if best and each.candidate.name == best.name), None)
     changes = []

@@ -84,6 +84,9 @@ class AtSize(Figures):
     latency: Known = stored("latency_seconds")
     """Seconds of a steady run; one sample for each process, the median of its runs."""
     first_run: Known = stored("first_run_seconds")
+    device_peak: Known | None = stored("peak_device_bytes", default=None)
+    """The most on the device; None if it runs on the CPU."""
+    device_growth: Known | None = stored("device_run_growth_bytes", default=None)
     failure: str | None
 
     @property
@@ -121,6 +124,8 @@ class CandidateResult(Figures):
     total_rss: Known = stored("total_rss_bytes")
     """RSS when the model is loaded and has not run."""
     load_peak: Known = stored("load_peak_rss_bytes")
+    device_load: Known | None = stored("device_load_growth_bytes", default=None)
+    """The most on the device while loading − before; None if it runs on the CPU."""
     cold_start: Known = stored("cold_start_seconds")
     """Seconds from starting the process to the first answer, at the smallest size."""
     at: tuple[AtSize, ...] = stored("inputs")
@@ -168,6 +173,7 @@ def result_of(own: CandidateTrials, sizes: Sequence[Size]) -> CandidateResult:
         load_seconds=figure((_seconds(trial, LOAD) for trial in trials), why),
         total_rss=figure((phase.reading.rss for trial in first if (phase := trial.phase(LOAD))), why),
         load_peak=figure((phase.peak.rss for trial in first if (phase := trial.phase(LOAD))), why),
+        device_load=_on_device((trial.device_growth(LOAD) for trial in trials), trials),
         cold_start=figure((_cold_start(trial) for trial in first), why),
         at=at,
         breakdown=_breakdown(first, at),
@@ -187,8 +193,14 @@ def _at(own: CandidateTrials, size: Size) -> AtSize:
         run_growth=figure((trial.growth(*RUNS) for trial in trials), why),
         latency=figure((trial.latency for trial in trials), why),
         first_run=figure((trial.first_run for trial in trials), why),
+        device_peak=_on_device((trial.device_highest for trial in trials), trials),
+        device_growth=_on_device((trial.device_growth(*RUNS) for trial in trials), trials),
         failure=failure,
     )
+
+
+def _on_device(values: Iterable[Bytes], trials: Sequence[Trial]) -> Known | None:
+    return figure(values, "it did not run") if any(trial.device for trial in trials) else None
 
 
 def _own_peak(trial: Trial) -> Bytes:

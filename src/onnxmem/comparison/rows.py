@@ -16,7 +16,7 @@ from onnxmem.comparison.parity import Parity
 from onnxmem.comparison.result import AtSize, CandidateResult, Figure, Known
 from onnxmem.comparison.sizes import Size
 from onnxmem.documents import Record
-from onnxmem.unknown import combine
+from onnxmem.unknown import Unknown, combine
 
 WINNER, SAME, UNDECIDED = "winner", "same", "undecided"
 # Two-sided 99 %, for 1, 2, 3 … degrees of freedom: a comparison has twenty rows, and each is looked at twice. Beyond
@@ -99,7 +99,13 @@ def make_rows(candidates: Sequence[CandidateResult], sizes: Sequence[str], parit
 
         return [row(metric, unit, at(place), size) for place, size in enumerate(sizes)]
 
+    on_device = (
+        row("device memory of loading", BYTES, lambda each: _there(each.device_load)),
+        *by_size("device memory", BYTES, lambda at: _there(at.device_peak)),
+        *by_size("device memory of inference", BYTES, lambda at: _there(at.device_growth)),
+    )
     return (
+        *(on_device if any(each.device_load for each in candidates) else ()),
         row(FILE_SIZE, BYTES, lambda each: combine(lambda size: Figure((size,)), each.file_bytes)),
         row("framework memory", BYTES, lambda each: each.import_growth),
         row("load memory", BYTES, lambda each: each.load_growth),
@@ -113,6 +119,10 @@ def make_rows(candidates: Sequence[CandidateResult], sizes: Sequence[str], parit
         row("cold start", SECONDS, lambda each: each.cold_start),
         *by_size("latency", SECONDS, lambda at: at.latency),
     )
+
+
+def _there(figure: Known | None) -> Known:
+    return Unknown("it did not run on a device") if figure is None else figure
 
 
 def _per_file(size: int, growth: Figure) -> Figure:

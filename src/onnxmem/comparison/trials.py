@@ -12,9 +12,10 @@ from onnxmem.comparison.sizes import Size, feeds_for
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.errors import OnnxmemError
+from onnxmem.measurement.device import HOST, device_number
 from onnxmem.measurement.feeds import Array, Feeds
 from onnxmem.measurement.protocol import Task
-from onnxmem.measurement.scenario import check_threads
+from onnxmem.measurement.scenario import check_memory_limit, check_threads
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.measurement.trial import Trial, run_trial
 from onnxmem.progress import OnProgress, Progress
@@ -31,9 +32,11 @@ class Conditions(Record):
     threads: int | None = None
     timeout: float = stored("timeout", default=600.0)
     memory_limit: int | None = None
+    device: str = HOST
 
     def __post_init__(self) -> None:
         check_threads(self.threads)
+        check_memory_limit(self.memory_limit, self.device)
 
 
 @dataclass
@@ -133,6 +136,7 @@ class Schedule:
             mode=mode or candidate.mode,
             runs=given.runs,
             threads=given.threads,
+            device=device_number(given.device),
             source=candidate.source.document() if candidate.source else None,
             save=str(place) if save else None,
         )

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
 from onnxmem.errors import OnnxmemError
+from onnxmem.estimation.budgets import LEAST, BudgetFacts, budget_facts
 from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
-from onnxmem.estimation.tiling import TilingFacts, checked_extra_work, tile_schedule
+from onnxmem.estimation.tiling import TilingFacts, check_runnable, checked_extra_work, tile_schedule
 from onnxmem.model.dims import Expr
 from onnxmem.model.duplicates import Duplicates
 from onnxmem.model.graph import Graph
@@ -23,11 +24,12 @@ from onnxmem.prediction.calibration import calibration
 from onnxmem.prediction.formula import find_formulas
 from onnxmem.prediction.predict import MODES, Subject, forecast_mode
 from onnxmem.prediction.prediction import Forecast
+from onnxmem.progress import OnProgress, Progress
 from onnxmem.schedule.formula import Formula, Piece, peak_formula
 from onnxmem.schedule.scheduled import ALIGNMENT, STAGE_SHARE, Question, Scheduled, graph_of, order_graph, schedule
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Step
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, parse_bytes
 from onnxmem.unknown import Unknown
 
 _EFFORT = 0.2
@@ -173,6 +175,8 @@ class Estimate(OnModel):
     """What the whole process will take, in each mode."""
     tiling: TilingFacts | None = None
     """What computing parts of the model in pieces would give, where that was asked for; no other figure has it."""
+    budget: BudgetFacts | Unknown | None = None
+    """What it takes to keep runs to a budget, where that was asked for."""
 
     @property
     def weights_bytes(self) -> int:
@@ -211,6 +215,7 @@ def estimate(
     processes: bool = True,
     tile: bool = False,
     extra_work: float | None = None,
+    budget: int | str | None = None,
     time_limit: float = 20.0,
     seed: int = 0,
 ) -> Estimate:
@@ -223,7 +228,9 @@ def estimate(
     shares memory, and whether inputs count. With `processes`, the whole process is predicted for each mode, run with so
     many `threads`; that needs a figure of this environment, which is measured in a process of its own the first time,
     and kept. With `tile` the result says what computing parts of the model in pieces would give, with at most
-    `extra_work` more to compute (0.1 is 10 %). `time_limit` are the seconds for all of it together.
+    `extra_work` more to compute (0.1 is 10 %). With a `budget` ("64MiB") it says what it takes to keep a run to that:
+    nothing, a few rows of a batch at a time, or tiles; with "least", what every step down to the least that is possible
+    costs. `time_limit` are the seconds for all of it together, but for the search of such steps.
     """
     work = checked_extra_work(tile=tile, extra_work=extra_work)
     question = Question(
@@ -239,7 +246,16 @@ def estimate(
         seed=seed,
     )
     opened = model if isinstance(model, Model) else Model.open(model)
-    return compute_estimate(opened, question, strategies, threads=threads, processes=processes, extra_work=work)[0]
+    found = compute_estimate(
+        opened,
+        question,
+        strategies,
+        threads=threads,
+        processes=processes,
+        extra_work=work,
+        budget=parse_bytes(budget) if isinstance(budget, str) and budget != LEAST else budget,
+    )
+    return found[0]
 
 
 def compute_estimate(
@@ -250,8 +266,12 @@ def compute_estimate(
     threads: int | None = None,
     processes: bool = True,
     extra_work: float | None = None,
+    budget: int | str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[Estimate, Scheduled, Plan]:
     """The answer, and what it was made from: the model laid out in time, and its smallest plan."""
+    if budget is not None:
+        check_runnable(question, "a budget")
     deadline = Deadline(question.time_limit)
     scheduled = schedule(model, question, deadline)
     plans = [
@@ -282,6 +302,7 @@ def compute_estimate(
         if processes
         else Unknown("it was not asked for"),
         tiling=tile_schedule(model, question, deadline, extra_work)[1] if extra_work is not None else None,
+        budget=_budget(scheduled, question, threads, budget, on_progress) if budget is not None else None,
     )
     return result, scheduled, smallest(plans)
 
@@ -308,6 +329,15 @@ def _processes(
         return tuple(replace(forecast, formula=found[forecast.mode]) for forecast in forecasts)
     except OnnxmemError as error:
         return Unknown(str(error))
+
+
+def _budget(
+    scheduled: Scheduled, question: Question, threads: int | None, budget: int | str, on_progress: OnProgress | None
+) -> BudgetFacts | Unknown:
+    subject = Subject.of_scheduled(scheduled, question.level, threads)
+
+    step = on_progress or (lambda _: None)
+    return budget_facts(subject, None if isinstance(budget, str) else budget, lambda what: step(Progress(what)))
 
 
 def smallest(plans: Sequence[Plan]) -> Plan:

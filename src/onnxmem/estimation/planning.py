@@ -153,10 +153,10 @@ def plan(
     Problem; `strategy` a name from STRATEGIES, "cp_sat", "model" (order and placement together, for small models) or
     your own as "package.module:function". The plan should fit into `capacity` bytes, where that is given: the result's
     `fits` says whether it does. `alignment` is 64 for models and 1 for a CSV unless it is given. With `tile`, parts of
-    the model are computed in pieces where that takes less, with at most `extra_work` more to compute (0.1 is 10 %). The
-    other options are those of `estimate`.
+    the model are computed in pieces where that takes less, with at most `extra_work` more to compute (0.1 is 10 %);
+    with a capacity, no more of them than it takes. The other options are those of `estimate`.
     """
-    work = checked_extra_work(tile=tile, extra_work=extra_work)
+    work = checked_extra_work(tile=tile, extra_work=extra_work, capacity=capacity)
     question = Question(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
         dims=dims or {},
@@ -204,7 +204,7 @@ def compute_plan(
         scheduled, found = plan_jointly(source, question, deadline, capacity)
         return Planning.of(found, scheduled), found, scheduled
     if isinstance(source, Model) and extra_work is not None:
-        scheduled, tiling = tile_schedule(source, question, deadline, extra_work)
+        scheduled, tiling = tile_schedule(source, question, deadline, extra_work, capacity)
         source = scheduled.problem
     elif isinstance(source, Model):
         scheduled = schedule(source, question, deadline)

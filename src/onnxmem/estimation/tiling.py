@@ -12,14 +12,15 @@ from onnxmem.documents import Record
 from onnxmem.errors import UsageError
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.model import Model
+from onnxmem.rewriting.budgets import LADDER, within
 from onnxmem.rewriting.rewriting import EXTRA_WORK, Rewriting
 from onnxmem.rewriting.search import search
 from onnxmem.rewriting.static import StaticGraph, StaticNode, from_graph
 from onnxmem.schedule.scheduled import Question, Scheduled, order_graph, problem_of, schedule
 from onnxmem.schedule.timeline import Span
 
-_SEARCH = 0.6
-"""The part of the time limit that the search for tiles may take."""
+_SEARCH = 0.3
+"""The part of the time limit that a search for tiles takes on an ordinary processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,42 +80,71 @@ class TilingFacts(Record):
         )
 
 
-def checked_extra_work(*, tile: bool, extra_work: float | None) -> float | None:
-    """How much more may be computed; None: no tiles are asked for."""
+def checked_extra_work(*, tile: bool, extra_work: float | None, capacity: int | None = None) -> float | None:
+    """How much more may be computed: as much as it takes where there is a capacity; None: no tiles are asked for."""
     if extra_work is not None and not 0 <= extra_work < math.inf:
         raise UsageError(f"extra work is a part of what the model computes, like 10%, and not {extra_work:g}")
     if not tile:
         if extra_work is not None:
             raise UsageError("extra work is for tiles, and none are asked for", hint="--tile")
         return None
-    return EXTRA_WORK if extra_work is None else extra_work
+    if extra_work is not None:
+        return extra_work
+    return EXTRA_WORK if capacity is None else LADDER[-1]
+
+
+def check_runnable(question: Question, what: str) -> None:
+    """An error for a graph that is not the one that runs."""
+    if question.view == "raw" or question.level != "all":
+        are = "are" if what.endswith("s") else "is"
+        raise UsageError(f"{what} {are} for the graph as ONNX Runtime runs it", hint="leave out --view and --level")
 
 
 def tile_schedule(
-    model: Model, question: Question, deadline: Deadline, extra_work: float
+    model: Model, question: Question, deadline: Deadline, extra_work: float, capacity: int | None = None
 ) -> tuple[Scheduled, TilingFacts]:
     """The model laid out in time with parts of it computed in pieces, and what that gives.
 
-    It is the graph that ONNX Runtime makes for just these sizes: a tiled graph is for no others.
+    It is the graph that ONNX Runtime makes for just these sizes: a tiled graph is for no others. With a `capacity` in
+    bytes the least is done that meets it, if anything does.
     """
-    if question.view == "raw" or question.level != "all":
-        raise UsageError("tiles are for the graph as ONNX Runtime runs it", hint="leave out --view and --level")
+    check_runnable(question, "tiles")
     untiled = schedule(model, replace(question, view="optimized", fix_dims=True), deadline)
     fixed = {name: shape for name, tensor in untiled.graph.tensors.items() if (shape := _numbers(tensor)) is not None}
     proto = model.optimized("all", {name: fixed[name] for name in model.inputs if name in fixed})
     static = _in_order(from_graph(untiled.graph, proto), untiled)
-    found = search(static, extra_work=extra_work, time_limit=deadline.share(_SEARCH))
+    seconds = question.time_limit * _SEARCH  # and not what is left of it: the answer is the same each time
+    if capacity is None:
+        found = search(static, extra_work=extra_work, time_limit=seconds)
+    else:
+        # What the search counts is without outputs, and the capacity is for all of it.
+        outputs = sum(span.bytes for span in untiled.timeline.spans if span.kind == "output")
+        found = within(static, max(capacity - outputs, 0), most=extra_work, time_limit=seconds)
     graph = _as_graph(found.graph, untiled.graph, bool(found.parts))
     timeline = order_graph(graph, replace(question, order="file"), deadline)
-    timeline = replace(timeline, spans=tuple(_marked(span, untiled.graph) for span in timeline.spans))
+    kinds = _pieces(found, untiled.graph)
+    timeline = replace(timeline, spans=tuple(_marked(span, kinds) for span in timeline.spans))
     tiled = replace(untiled, graph=graph, timeline=timeline, problem=problem_of(timeline, question.alignment))
     return tiled, TilingFacts.of(found, untiled.problem.lower_bound, tiled.problem.lower_bound)
 
 
-def _marked(span: Span, before: Graph) -> Span:
-    """A buffer that only the rewritten graph has is a piece of one, and says so."""
-    is_piece = span.kind == "activation" and span.tensors[0].name not in before.tensors
-    return replace(span, kind="piece") if is_piece else span
+def _pieces(found: Rewriting, before: Graph) -> dict[str, str]:
+    """The tensors that only the rewritten graph has, and what each is: a `stripe` or a `block`."""
+    of = {name: part.kind.removesuffix("s") for part in found.parts for name in part.nodes}
+    read_for: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    for node in reversed(found.graph.nodes):
+        # What is cut out is a piece of the kind that it is cut out for.
+        kind = of.get(node.origin) or next((read_for[name] for name in node.outputs if name in read_for), "stripe")
+        kinds |= {name: kind for name in node.outputs if name not in before.tensors}
+        read_for |= dict.fromkeys(node.reads, kind)
+    return kinds
+
+
+def _marked(span: Span, kinds: Mapping[str, str]) -> Span:
+    """A buffer that is a piece of one says so."""
+    kind = kinds.get(span.tensors[0].name) if span.kind == "activation" else None
+    return span if kind is None else replace(span, kind=kind)
 
 
 def _numbers(tensor: Tensor) -> tuple[int, ...] | None:
@@ -143,7 +173,7 @@ def _as_graph(static: StaticGraph, before: Graph, tiled: bool) -> Graph:
     tensors = {name: before.tensors.get(name, tensor) for name, tensor in tensors.items() if name in made}
     unknown = {name: tensor for name, tensor in before.tensors.items() if name in made and name not in tensors}
     view = f"{before.view}, tiled" if tiled else before.view
-    return replace(before, nodes=nodes, tensors={**unknown, **tensors}, view=view, numbering="file")
+    return replace(before, nodes=nodes, tensors={**unknown, **tensors}, view=view, numbering="saved")
 
 
 def _node(index: int, node: StaticNode, originals: Mapping[str, Node]) -> Node:

@@ -16,6 +16,7 @@ from onnxmem.explaining.findings import QUICK, RULES, Rule, findings_of
 from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.progress import OnProgress, Progress
+from onnxmem.units import format_bytes
 
 
 def explain(
@@ -73,8 +74,19 @@ def explain_measurement(measurement: Measurement, rules: Sequence[Rule] = RULES)
         raise ModelError(
             f"there is no peak to explain: {measurement.verdict}", hint=measurement.verdict.hint or "onnxmem measure"
         )
+    if measurement.device:
+        raise UsageError(
+            f"this was measured on {measurement.device.name}, and peaks are explained in the CPU's memory",
+            hint="onnxmem measure MODEL -o RESULT.json, without --device",
+        )
     explained = Explained.of(measurement)
-    notes = (f"The parts are coarser than they could be: {explained.note}.",) if explained.note else ()
+    notes = [f"The parts are coarser than they could be: {explained.note}."] if explained.note else []
+    size, beside = measurement.output_bytes, explained.part("outputs")
+    if explained.mode == "planned" and isinstance(size, int) and beside < size:
+        notes.append(
+            f"Outputs take {format_bytes(size)}, of which {format_bytes(size - beside)} lie in pages that the plan has "
+            "free by then, and are handed over without a copy."
+        )
     return Explanation(
         model=measurement.scenario.model.name,
         mode=explained.mode,
@@ -84,7 +96,7 @@ def explain_measurement(measurement: Measurement, rules: Sequence[Rule] = RULES)
         run_peak=explained.run_peak,
         parts=explained.parts,
         findings=findings_of(explained, rules),
-        notes=notes,
+        notes=tuple(notes),
         measured=f"{measurement.command}, {measurement.date}",
         environment=measurement.environment,
     )
@@ -94,7 +106,7 @@ def with_findings(document: Document) -> Document:
     """A measurement's document with what its readers should do next, as far as that is known in a moment."""
     try:
         measurement = Measurement.from_document(document)
-        if not measurement.verdict.ok:
+        if not measurement.verdict.ok or measurement.device:
             return document
         explained = Explained.of(measurement, quick=True)
         found = findings_of(explained, QUICK)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 from onnxmem.errors import ModelError, OnnxmemError
@@ -56,8 +56,7 @@ class Explained:
     @property
     def mode(self) -> str:
         """How it ran: a planned session that could not be planned ran in another one."""
-        planned = self.measurement.planned
-        return planned.loaded_mode if planned and planned.reason else self.scenario.mode
+        return _mode(self.measurement)
 
     @cached_property
     def loaded_as(self) -> str:
@@ -120,13 +119,17 @@ class Explained:
         if found is None or self.subject is None:
             return expected_without_model(self.measurement)
         expected = {part.name: part.bytes for part in found.parts}
-        if (loaded := self.forecast(self.loaded_as)) and self.loaded_as != self.mode:
-            expected |= {part.name: part.bytes for part in loaded.parts if part.name in ("weights", "packed copies")}
         expected |= _needs(self.subject, self.mode)
         complete = not unknown_tensors(self.subject.graph)
         # A plan has no pieces that are larger than what is asked for.
         exact = complete and self.mode == "planned"
         return expected if exact else with_counted(expected, self.measurement, complete=complete)
+
+    def needed_at_once(self, predicted: int) -> int:
+        """What a run needs: as predicted, or less where its plan has shown that. Places that are shared are no part of
+        predictions."""
+        planned = self.measurement.planned
+        return predicted if planned is None or planned.plan_bytes is None else min(predicted, planned.plan_bytes)
 
     def command(self, verb: str, *more: str) -> str:
         """A command about the same model, fed in the same way."""
@@ -161,6 +164,11 @@ def _needs(subject: Subject, mode: str) -> dict[str, int]:
     return needs
 
 
+def _mode(measurement: Measurement) -> str:
+    planned = measurement.planned
+    return planned.loaded_mode if planned and planned.reason else measurement.scenario.mode
+
+
 class _NotLooked(OnnxmemError):
     """The model is not looked into."""
 
@@ -179,22 +187,20 @@ def _subject(measurement: Measurement, quick: bool) -> Subject:
         raise _NotLooked(f"'{path}' has {size:,} bytes and not {measurement.file_bytes:,} as when it was measured")
     shapes = {name: tuple(array.shape) for name, array in measurement.fed.inputs.items()}
     question = Question(shapes=shapes, time_limit=_QUICK_SECONDS if quick else _SECONDS)
-    if not is_package(path):
-        return _read(path, question, quick, scenario.threads)
-    package = open_package(path)
-    try:  # it was optimized when it was packed
-        return replace(_read(package.model, replace(question, view="raw"), quick, scenario.threads), saved=True)
-    except ModelError:
-        source = package.manifest.source
-        if not Path(source.path).exists() or read_signature(Path(source.path)).file_size != sum(
-            file.size for file in source.files
-        ):
+    threads, mode = scenario.threads, _mode(measurement)
+    try:
+        return Subject.read(path, question, threads, mode=mode, open_model=partial(_open, quick=quick))
+    except ModelError:  # the file of a package may be one that only ONNX Runtime reads
+        source = open_package(path).manifest.source if is_package(path) else None
+        if source is None or not Path(source.path).exists():
             raise
-        return _read(Path(source.path), question, quick, scenario.threads)
+        if read_signature(Path(source.path)).file_size != sum(file.size for file in source.files):
+            raise
+        return Subject.of(_open(Path(source.path), quick=quick), question, threads)
 
 
-def _read(path: Path, question: Question, quick: bool, threads: int | None) -> Subject:
+def _open(path: Path, *, quick: bool) -> Model:
     model = Model.open(path)
     if quick and len(model.proto.graph.node) > _QUICK_NODES:
         raise _NotLooked(f"it has more than {_QUICK_NODES:,} nodes")
-    return Subject.of(model, question, threads)
+    return model

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from onnxmem.documents import Record, stored
 
+WORTH = 2**20
+"""Less than this is not worth a change."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding(Record):

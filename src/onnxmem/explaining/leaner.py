@@ -28,9 +28,19 @@ def saved_in_mode(
         evidence=evidence,
         advice=advice or f"Run it {mode}",
         saving=_net_saving(explained, taken, mode),
-        when=_once_loaded(explained),
+        when=once_loaded(explained, _wasted(explained)),
         command=explained.in_mode(mode),
     )
+
+
+def planning_costs(explained: Explained) -> int:
+    """What has to be taken off the saving of something that runs planned, where nothing else has paid for that."""
+    return 0 if explained.mode == "planned" else _PLANNER
+
+
+def once_loaded(explained: Explained, saving: int) -> str:
+    """On what savings of runs depend: where loading then is the peak, they are there only after it."""
+    return "once it is loaded" if explained.load_peak > explained.run_peak - saving else ""
 
 
 def _net_saving(explained: Explained, saving: int, mode: str) -> int:
@@ -39,11 +49,6 @@ def _net_saving(explained: Explained, saving: int, mode: str) -> int:
     if mode != "planned" or not wasted:
         return saving
     return max(0, saving - _PLANNER * saving // wasted)
-
-
-def _once_loaded(explained: Explained) -> str:
-    """On what savings of runs depend: where loading then is the peak, they are there only after it."""
-    return "once it is loaded" if explained.load_peak > explained.run_peak - _wasted(explained) else ""
 
 
 def _wasted(explained: Explained) -> int:

@@ -14,6 +14,7 @@ from onnxmem.fitting.axis import Axis, Given, read_dims
 from onnxmem.fitting.changes import changes_of, recommend
 from onnxmem.fitting.fitting import Answer, Fitting
 from onnxmem.fitting.search import MARGINS, Sizes, search
+from onnxmem.fitting.tiles import tiles_of
 from onnxmem.fitting.verify import Trials
 from onnxmem.measurement.scenario import check_threads
 from onnxmem.model.model import Model
@@ -87,6 +88,9 @@ def fit(
         )
         sizes.append(found)
         answer = _answer(found, modes)
+        if limit is not None:
+            step(Progress("looking at what fits in pieces"))
+            answer = replace(answer, tiles=tiles_of(found, answer.modes))
         if verify and limit is not None:
             feed = {"dims": request.others(axis), "ranges": ranges or {}, "seed": seed}
             answer = _verified(answer, request.trials(found, feed, limit), modes)

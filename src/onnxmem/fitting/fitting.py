@@ -95,6 +95,21 @@ class Change(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TileFit(Record):
+    """A size that fits if parts of the model are computed piece by piece, in a package: `pack --tile`."""
+
+    size: int
+    bytes: int
+    """What all workers together are predicted to take then."""
+    needed: int = stored("needed_bytes")
+    """The same with what predictions may be off."""
+    extra_work: float
+    """How much more it computes, as a part of what the model does."""
+    nodes: int
+    """How many more there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer(Record):
     """What fits, along one range of sizes."""
 
@@ -106,6 +121,8 @@ class Answer(Record):
     """The mode that takes the least work of those that let nearly the most in; None if nothing fits."""
     impossible: tuple[int, ...]
     """Sizes that the model cannot run at."""
+    tiles: TileFit | None = None
+    """What fits in pieces and in no mode; None if that was not found."""
 
     @property
     def fits(self) -> bool:

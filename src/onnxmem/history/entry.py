@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from onnxmem.documents import Record, stored
 from onnxmem.environment import Environment
 from onnxmem.history.figures import Figures
+from onnxmem.measurement.device import HOST
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.session.modes import Setting
 
@@ -113,7 +114,7 @@ def key_of(scenario: Scenario, shapes: Mapping[str, tuple[int, ...]], by: str) -
     """What a result of this scenario is about."""
     return Key(
         model=scenario.model.name,
-        mode=scenario.mode,
+        mode=scenario.mode if scenario.device == HOST else f"{scenario.mode} on {scenario.device}",
         shapes=shapes,
         threads=scenario.threads,
         settings={**scenario.options, **scenario.config},

@@ -11,6 +11,7 @@ from onnxmem.deadline import Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import UsageError
 from onnxmem.folders import temporary_folder
+from onnxmem.measurement.device import HOST, check_device, device_number
 from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measurement import Measurement, shown, thinned
 from onnxmem.measurement.nodes import RuntimeMemory, read_memory, unknown_memory
@@ -34,6 +35,7 @@ def measure(
     runs: int = 5,
     repeat: int = 1,
     threads: int | None = None,
+    device: str = HOST,
     options: Mapping[str, Setting] | None = None,
     config: Mapping[str, str] | None = None,
     time_limit: float = 600.0,
@@ -46,7 +48,8 @@ def measure(
     Inputs are generated in these shapes and ranges, or read from an .npz file. Each of `repeat` trials is a process of
     its own, in which the model runs once and then `runs` times. With `nodes`, one more process runs with ONNX
     Runtime's profiler to tell which nodes take the memory; no other figure comes from it. Without a `mode` the model is
-    loaded as stock, and a package in its own. `options` are attributes of SessionOptions, `config` its configuration
+    loaded as stock, and a package in its own. On another `device` (`cuda`, `cuda:1`) what the process takes there is
+    measured, too, and nothing by node. `options` are attributes of SessionOptions, `config` its configuration
     entries; `memory_limit` is in bytes, `time_limit` in seconds, for all processes together: when it is over, there are
     no more trials.
 
@@ -55,6 +58,7 @@ def measure(
     scenario = Scenario.of(locals())
     if repeat < 1:
         raise UsageError(f"repeat must be at least 1; it is {repeat}")
+    check_device(scenario.device)
     deadline = Deadline(scenario.time_limit)
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
@@ -79,6 +83,8 @@ def measure(
             runtime = unknown_memory("the model did not run to the end")
         elif deadline.passed:
             runtime = unknown_memory("the time limit was over before the run with the profiler")
+        elif scenario.device != HOST:
+            runtime = unknown_memory("ONNX Runtime tells it of the CPU only")
         elif nodes:
             if on_progress:
                 on_progress(Progress("profiling"))
@@ -104,6 +110,7 @@ def worker_task(scenario: Scenario, feeds: SavedFeeds) -> Task:
         mode=scenario.mode,
         runs=scenario.runs,
         threads=scenario.threads,
+        device=device_number(scenario.device),
         options=scenario.options,
         config=scenario.config,
     )

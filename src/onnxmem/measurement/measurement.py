@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxmem.documents import inlined
+from onnxmem.documents import Record, inlined, stored
 from onnxmem.measurement.feeds import Fed
 from onnxmem.measurement.nodes import RuntimeMemory
 from onnxmem.measurement.probes import Sample
@@ -19,6 +19,20 @@ from onnxmem.result import Result
 from onnxmem.unknown import Bytes, Unknown, known
 
 _POINTS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceMemory(Record):
+    """What a process took on a GPU; its phases have the same, one by one."""
+
+    name: str
+    method: str
+    """How it was measured."""
+    peak: Bytes = stored("peak_bytes")
+    load_growth: Bytes = stored("load_growth_bytes")
+    """The most while loading − what there was before."""
+    run_growth: Bytes = stored("run_growth_bytes")
+    """The most in all runs − what there was before the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +74,20 @@ class Measurement(Result):
     def run_growth(self) -> Bytes:
         """Peak RSS in the first and all steady runs − RSS before the first."""
         return self.trial.growth(*RUNS)
+
+    @property
+    def device(self) -> DeviceMemory | None:
+        """What it took on the device that it ran on; None if that was the CPU."""
+        trial = self.trial
+        if trial.device is None:
+            return None
+        return DeviceMemory(
+            name=trial.device,
+            method=trial.device_method or "",
+            peak=trial.device_highest,
+            load_growth=trial.device_growth(LOAD),
+            run_growth=trial.device_growth(*RUNS),
+        )
 
     @property
     def latency(self) -> float | None:
@@ -109,6 +137,7 @@ class Measurement(Result):
             "phases": [{**phase.document(), "spread": self._spreads(phase.name)} for phase in trial.phases],
             "load_growth_bytes": self.load_growth,
             "run_growth_bytes": self.run_growth,
+            "device": self.device,
             "latency_seconds": self.latency,
             "latency_spread_seconds": _latency_spread(self.latencies),
             "first_run_seconds": trial.first_run,

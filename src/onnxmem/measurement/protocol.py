@@ -25,7 +25,8 @@ RUNS = (FIRST_RUN, STEADY_RUNS)
 SavedFeeds = Sequence[tuple[str, str]]
 """Names of inputs, and the files their arrays are in."""
 
-# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS, PyTorch.
+# What failed allocations look like as text: from Python, C++, the loader, ONNX Runtime's arena, NumPy's BLAS, PyTorch,
+# and on a GPU.
 NO_MEMORY = (
     "MemoryError",
     "bad_alloc",
@@ -33,6 +34,8 @@ NO_MEMORY = (
     "ailed to allocate memory",
     "Memory allocation still",
     "can't allocate memory",
+    "CUDA out of memory",
+    "CUDA failure 2",
 )
 OUT_OF_MEMORY, REFUSED, FAILED = "out of memory", "refused", "failed"
 
@@ -48,6 +51,8 @@ class Task(messages.Message):
     rounds: int = 1
     """How often these are done, each time as a phase of its own."""
     threads: int | None = None
+    device: int | None = None
+    """The number of a CUDA device; None: the CPU."""
     options: Mapping[str, Any] = {}
     config: Mapping[str, str] = {}
     profile: bool = False

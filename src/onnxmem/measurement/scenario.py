@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import UsageError
+from onnxmem.measurement.device import device_number
 from onnxmem.session.modes import Setting
 from onnxmem.session.package import mode_for
 
@@ -31,6 +32,8 @@ class Scenario(Record):
     """Steady runs, after the first. Below two the memory pattern's block, taken in the second run, may be missed."""
     threads: int | None = None
     """Threads inside an operator; by default one for each processor core."""
+    device: str = "cpu"
+    """Where it runs: `cpu`, `cuda`, or `cuda:1` for another GPU than the first."""
     options: Mapping[str, Setting] = field(default_factory=dict)
     """SessionOptions on top of the mode's; enumerations by the name of the value: "ORT_DISABLE_ALL"."""
     config: Mapping[str, str] = field(default_factory=dict)
@@ -58,8 +61,7 @@ class Scenario(Record):
             if not number >= least:
                 raise UsageError(f"{what} must be at least {least}; it is {number}")
         check_threads(self.threads)
-        if self.memory_limit is not None and self.memory_limit < 1:
-            raise UsageError(f"a memory limit of {self.memory_limit} bytes leaves nothing")
+        check_memory_limit(self.memory_limit, self.device)
 
 
 def check_threads(threads: int | None) -> None:
@@ -67,3 +69,12 @@ def check_threads(threads: int | None) -> None:
     most = max(64, 4 * (os.cpu_count() or 1))
     if threads is not None and not 1 <= threads <= most:
         raise UsageError(f"threads must be between 1 and {most}; it is {threads}", hint="leave it out for all cores")
+
+
+def check_memory_limit(limit: int | None, device: str) -> None:
+    """Refuse limits within which nothing can run."""
+    number = device_number(device)
+    if limit is not None and number is not None:
+        raise UsageError("a memory limit is for the CPU's memory, and CUDA does not start within one")
+    if limit is not None and limit < 1:
+        raise UsageError(f"a memory limit of {limit} bytes leaves nothing")

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError
+from onnxmem.measurement.device import HOST, check_runtime, device_number
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
@@ -26,6 +27,8 @@ class Tracing(Result):
     SCHEMA: ClassVar[str] = "onnxmem.trace/1"
 
     model: str
+    device: str = HOST
+    """Where it ran, and whose memory it is."""
     inputs: Mapping[str, tuple[int, ...]]
     """The shapes it was run with."""
     buffers: int
@@ -51,24 +54,28 @@ def trace(
     inputs: str | PathLike[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
+    device: str = HOST,
     time_limit: float = 600.0,
 ) -> Tracing:
     """Run a model once, in this process, and write down every allocation and free that it makes.
 
     `shapes` by input or `dims` by name say how large its inputs are; they are generated (within `ranges`, from `seed`)
-    or come from `inputs`, an .npz file. A run that takes longer than `time_limit` seconds is ended, which is an error.
+    or come from `inputs`, an .npz file. On another `device` (`cuda`, `cuda:1`) it is what is
+    asked for there. A run that takes longer than `time_limit` seconds is ended, which is an error.
     """
     path, deadline = Path(model), Deadline(time_limit)
     refuse_package(path, ort=True)
+    check_runtime(device)
     scenario = Scenario.of(locals())
     generated = make_feeds(read_signature(path), scenario)
     feeds = generated.arrays
     try:
-        run = record(str(path), feeds, time_limit=deadline.left)
+        run = record(str(path), feeds, time_limit=deadline.left, device=device_number(device))
     except ModelError as error:
         raise ModelError(str(error), hint=error.hint or generated.described().assumptions) from error
     tracing = Tracing(
         model=path.name,
+        device=device,
         inputs={name: tuple(array.shape) for name, array in feeds.items()},
         buffers=len(run),
         steps=run.steps,

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from onnxmem.documents import Record, inlined, stored
 from onnxmem.errors import UsageError
 from onnxmem.folders import temporary_file
 from onnxmem.measurement import probes, protocol, smaps
+from onnxmem.measurement.device import Gpu, GpuWatch
 from onnxmem.measurement.limit import Limit
 from onnxmem.measurement.probes import Peak, Reading, Sample, Sampler
 from onnxmem.measurement.protocol import EXIT, START, Failed, Planned, Released, Task
@@ -46,6 +47,11 @@ class Phase(Record):
     made_of: tuple[smaps.Kind, ...] | Unknown
     before: Bytes = stored("before_rss_bytes")
     """RSS when the phase began."""
+    device: Bytes | None = stored("device_bytes", default=None)
+    """What the process took on the device at its end; None if it runs on the CPU."""
+    peak_device: Bytes | None = stored("peak_device_bytes", default=None)
+    """The most that was seen there in the phase."""
+    before_device: Bytes | None = stored("before_device_bytes", default=None)
 
     @property
     def peak(self) -> Peak:
@@ -99,6 +105,10 @@ class Trial(Record):
     planned: Planned | None = None
     released: Released | None = None
     profile: str | None = None
+    device: str | None = None
+    """The GPU that it ran on."""
+    device_method: str | None = None
+    """How its memory there was measured."""
     saved: tuple[tuple[str, str | None], ...] = ()
     """Names of outputs, and the files they were written to."""
 
@@ -121,8 +131,22 @@ class Trial(Record):
         """The phase of that name, if it was reached."""
         return next((phase for phase in self.phases if phase.name == name), None)
 
+    @property
+    def device_highest(self) -> Bytes:
+        """The most that was seen on the device."""
+        return max(known(map(_peak_device, self.phases)), default=Unknown("nothing was seen on the device"))
+
     def growth(self, first: str, *more: str) -> Bytes:
         """Peak RSS in these phases − RSS before the first of them."""
+        return self._growth(lambda phase: phase.peak.rss, lambda phase: phase.before, first, *more)
+
+    def device_growth(self, first: str, *more: str) -> Bytes:
+        """The same on the device."""
+        return self._growth(_peak_device, lambda phase: _there(phase.before_device), first, *more)
+
+    def _growth(
+        self, peak_of: Callable[[Phase], Bytes], before: Callable[[Phase], Bytes], first: str, *more: str
+    ) -> Bytes:
         start = self.phase(first)
         if start is None:
             return Unknown(f"the phase '{first}' was not reached")
@@ -130,8 +154,16 @@ class Trial(Record):
         if not self.verdict.ok and (broken := next((phase for phase in phases if not phase.completed), None)):
             # What it had taken until then is in the phases; as a result it would look like little.
             return Unknown(f"the phase '{broken.name}' was not completed")
-        peak: Bytes = max(known(phase.peak.rss for phase in phases), default=Unknown("no peak is known"))
-        return combine(lambda grown: max(0, grown), subtract(peak, start.before))
+        peak: Bytes = max(known(map(peak_of, phases)), default=Unknown("no peak is known"))
+        return combine(lambda grown: max(0, grown), subtract(peak, before(start)))
+
+
+def _there(size: Bytes | None) -> Bytes:
+    return Unknown("it runs on the CPU") if size is None else size
+
+
+def _peak_device(phase: Phase) -> Bytes:
+    return _there(phase.peak_device)
 
 
 def run_trial(
@@ -145,15 +177,19 @@ def run_trial(
 ) -> Trial:
     """Start a process for the task and watch it to its end. It has ended when this returns or raises, always."""
     # NumPy's BLAS reserves a buffer for each core, which counts against a limit and is never used here.
-    environment = None if memory_limit is None else {"OPENBLAS_NUM_THREADS": "1"}
-    with Limit(memory_limit) as limit, temporary_file() as output:
+    environment = {} if memory_limit is None else {"OPENBLAS_NUM_THREADS": "1"}
+    gpu = None if task.device is None else Gpu(task.device)
+    if gpu is not None:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML counts them
+    with Limit(memory_limit) as limit, temporary_file() as output, ExitStack() as while_watched:
         kills = limit.oom_kills()
         spawned = time.monotonic()
         pipe = subprocess.PIPE
         child = start_child(worker, environment=environment, stdin=pipe, stdout=pipe, stderr=output)
         try:
             limit.admit(child.pid)
-            watch = _Watch(child, spawned, model_files, on_phase)
+            watched = while_watched.enter_context(GpuWatch(gpu, child.pid)) if gpu else None
+            watch = _Watch(child, spawned, model_files, on_phase, watched)
             send_line(child, protocol.encode(task._replace(rlimits=limit.rlimits, spawned=spawned)))
             with Sampler(child.pid) as sampler:
                 late = watch.listen(spawned + timeout)
@@ -167,7 +203,8 @@ def run_trial(
     if failure is not None and failure.kind == protocol.REFUSED:
         raise UsageError(failure.message, hint=failure.hint)
     verdict = judge(watch.current, failure, code, tail, oom=oom, limit=memory_limit, timeout=timeout if late else None)
-    return watch.trial(verdict, code, sampler, limit.by)
+    trial = watch.trial(verdict, code, sampler, limit.by)
+    return trial if gpu is None else replace(trial, device=gpu.name, device_method=gpu.method)
 
 
 class _Watch:
@@ -179,12 +216,15 @@ class _Watch:
         spawned: float,
         model_files: tuple[Path, ...],
         on_phase: OnPhase | None,
+        gpu: GpuWatch | None,
     ) -> None:
         self.child, self.spawned, self.model_files, self.on_phase = child, spawned, model_files, on_phase
+        self.gpu = gpu
         self.current: str | None = START
         self.failure: Failed | None = None
         self._began = spawned
         self._before: Bytes = Unknown("the process had not begun")
+        self._before_device: Bytes = 0
         self._no_reset: Unknown | None = None
         self._phases: list[Phase] = []
         self._runs: dict[str, list[float]] = {}
@@ -262,9 +302,17 @@ class _Watch:
             peak_method=method,
             cgroup_peak=probes.cgroup_peak(pid),
             made_of=smaps.classify(self.model_files, pid),
+            **self._look_at_device(),
         )
         self._readings += 1
         self._reading_seconds += time.monotonic() - began
+
+    def _look_at_device(self) -> dict[str, Bytes]:
+        if self.gpu is None:
+            return {}
+        now, peak = self.gpu.read(self._began)
+        before, self._before_device = self._before_device, now
+        return {"device": now, "peak_device": peak, "before_device": before}
 
     def _write(self, reading: Reading, ended: float, **figures: Any) -> None:
         assert self.current is not None
@@ -314,6 +362,8 @@ class _Watch:
             rss, anon, file = known
             reading = Reading(rss, gone, gone, anon, file, gone, gone, gone, at=now, source="last sample")
         gone = Unknown("the process has ended")
+        # The driver takes back what a process had.
+        there = {"device": 0} if self.gpu is not None and ended_well else {}
         self._write(
             reading,
             now,
@@ -323,6 +373,7 @@ class _Watch:
             peak_method="the process ended in this phase",
             cgroup_peak=gone,
             made_of=gone,
+            **there,
         )
 
     def _own_bytes(self) -> Bytes:

@@ -129,13 +129,27 @@ class Worker:
         self.session: Any = self.new_session(
             self.task.model,
             options,
-            providers=["CPUExecutionProvider"],
+            providers=self.providers(),
             mode=self.task.mode,
             settings=self.task.options,
             config=self.task.config,
             # What is measured is a first start, whatever earlier processes left.
             keep_plans=False if self.task.mode in (None, "planned") else None,
         )
+        if self.task.device is not None:
+            self.check_device()
+
+    def providers(self) -> list[Any]:
+        """What the session is to run on; nodes that a GPU cannot run are the CPU's."""
+        from onnxmem.session.modes import CPU, CUDA  # noqa: PLC0415
+
+        return [CPU] if self.task.device is None else [(CUDA, {"device_id": self.task.device}), CPU]
+
+    def check_device(self) -> None:
+        """What is measured must not be another one."""
+        from onnxmem.session.choosing import refuse_fallback  # noqa: PLC0415
+
+        refuse_fallback(self.session.get_providers())
 
     def run_model(self, times: int) -> None:
         for _ in range(times):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import onnx
-from onnx import ModelProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto
 
 from onnxmem.errors import ModelError, RuntimeUnsupported
 from onnxmem.files import replacing
@@ -225,10 +225,9 @@ def always_read(model: Path) -> tuple[tuple[int, int], ...]:
     graph = onnx.load_model(model, load_external_data=False).graph
     wanted = {name for node in graph.node if node.op_type not in _LOOKUPS for name in node.input}
     blobs = []
-    for tensor in graph.initializer:
-        if tensor.name in wanted and tensor.data_location == TensorProto.EXTERNAL:
-            raw, *packed = blobs_of(tensor, model.parent)
-            blobs.extend(packed or [raw])
+    for tensor in _outside(graph, wanted):
+        raw, *packed = blobs_of(tensor, model.parent)
+        blobs.extend(packed or [raw])
     parts: list[tuple[int, int]] = []
     for blob in sorted(blobs, key=lambda blob: blob.offset):
         last, length = parts[-1] if parts else (0, 0)
@@ -238,3 +237,28 @@ def always_read(model: Path) -> tuple[tuple[int, int], ...]:
         else:
             parts.append((blob.offset, blob.length))
     return tuple(parts)
+
+
+def leave_tables_on_disk(model: Path) -> None:
+    """Let the system forget what it has in memory of tables, just written, in which runs look something up.
+
+    A run that reads a row of a mapped file gets what lies around it in one piece in the page cache, which after writing
+    is up to 2 MiB: a few rows would bring the whole table. Read again from the disk, it lies there in small pieces.
+    """
+    if model.suffix == ".ort":
+        return
+    graph = onnx.load_model(model, load_external_data=False).graph
+    looked_up = {name for node in graph.node if node.op_type in _LOOKUPS for name in node.input}
+    whole = {name for node in graph.node if node.op_type not in _LOOKUPS for name in node.input}
+    for tensor in _outside(graph, looked_up - whole):
+        path, offset, length = external_location(tensor, model.parent)
+        with path.open("rb") as file:
+            os.fdatasync(file.fileno())
+            os.posix_fadvise(file.fileno(), offset, length or 0, os.POSIX_FADV_DONTNEED)
+
+
+def _outside(graph: GraphProto, names: Collection[str]) -> Iterator[TensorProto]:
+    """Those weights that lie in a file of their own."""
+    for tensor in graph.initializer:
+        if tensor.name in names and tensor.data_location == TensorProto.EXTERNAL:
+            yield tensor

@@ -25,6 +25,12 @@ MODEL = "model"
 # The ORT format is one flatbuffer.
 ORT_LIMIT = 2**31 - 2**24
 _EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
+# Basic optimizations that known shapes may set off, and that compute in another way: MatMul with Add becomes a Gemm,
+# whose sums begin with what is added. Those that need no shapes have been done already.
+_FUSIONS = (
+    "MatMulAddFusion", "MatMul_BatchNormalization_Fusion", "GemmSumFusion", "GemmTransposeFusion", "ConvAddFusion",
+    "ConvMulFusion", "ConvBNFusion", "Pad_Fusion", "DivMulFusion", "FuseReluClip", "GeluFusionL1", "LayerNormFusionL1",
+)  # fmt: skip
 OnSize = Callable[[int], None]
 """Called with the number of bytes so far."""
 
@@ -134,12 +140,16 @@ def _save(task: BuildTask) -> None:
     }
     apply(options, settings, config)
     source: str | bytes = str(task.source)
+    disabled: list[str] = []
     if task.shapes:
+        disabled.extend(_FUSIONS)
         source = _fixed(task.source, task.shapes)
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         # Bytes lie in no folder, so that it has to be told where weights are that lie beside the model.
         options.add_session_config_entry(_EXTERNAL_FOLDER, str(task.source.parent))
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    session = onnxruntime.InferenceSession(
+        source, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled, enable_fallback=0
+    )
     if task.form != "ort":
         drop_orphans(task.target, {value.name for value in session.get_inputs()})
 

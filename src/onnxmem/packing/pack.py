@@ -24,7 +24,7 @@ from onnxmem.folders import replacing_folder, sync, temporary_folder
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
-from onnxmem.packing.blobs import always_read, describe_weights
+from onnxmem.packing.blobs import always_read, describe_weights, leave_tables_on_disk
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
 from onnxmem.packing.ordering import Ordered, put_in_order
 from onnxmem.packing.packed import Packed
@@ -131,7 +131,9 @@ def pack(
     _check_room(request)
     with replacing_folder(target) as temporary:
         _write(request, temporary, onnxruntime.__version__)
-    return Packed(folder=target, manifest=open_package(target).manifest)
+    package = open_package(target)
+    leave_tables_on_disk(package.model)
+    return Packed(folder=target, manifest=package.manifest)
 
 
 def repack(

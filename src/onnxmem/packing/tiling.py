@@ -32,6 +32,7 @@ from onnxmem.packing.build import build
 from onnxmem.packing.ordering import first_output
 from onnxmem.packing.outputs import outputs_of
 from onnxmem.packing.recording import LoadSettings, record_plan
+from onnxmem.rewriting.budgets import LADDER, steps_to
 from onnxmem.rewriting.live import NODE_BYTES
 from onnxmem.rewriting.rewriting import EXTRA_WORK, Rewriting, apply
 from onnxmem.rewriting.search import search
@@ -46,10 +47,8 @@ from onnxmem.session.packed_graphs import (
     TileSettings,
 )
 from onnxmem.session.planned.trace import Trace
-from onnxmem.units import format_bytes, format_count
+from onnxmem.units import format_apart, format_bytes, format_count
 
-# What is tried for a budget, one after the other; the last stands for as much as it takes.
-_LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
 _SEARCH_SECONDS, _PLAN_SECONDS = 30.0, 10.0
 _SHORTFALLS = 3
 _LISTED = 3
@@ -227,9 +226,9 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
         if found.parts:
             yield found
         return
-    wanted, allowed = budget - planned.outputs, _LADDER[-1] if most is None else most
+    wanted, allowed = budget - planned.outputs, LADDER[-1] if most is None else most
     least: Rewriting | None = None
-    for extra_work in [*(step for step in _LADDER if step < allowed), allowed]:
+    for extra_work in steps_to(allowed):
         goal = int(wanted * _MARGIN)
         for _ in range(_SHORTFALLS):
             found = _searched(job, graph, extra_work, goal)
@@ -318,9 +317,9 @@ def _refusal(budget: int, best: Tiled) -> BudgetExceeded:
     if best.graph is not None and least is best.reduced:
         nodes = sum(part.nodes for part in least.parts)
         cost = f"which costs {best.graph.extra_work:.1%} more work and {format_count(nodes, 'more node')}"
+    wanted, possible = format_apart(budget, _needed(least))
     return BudgetExceeded(
-        f"a run cannot be made to need {format_bytes(budget)} or less: the least is {format_bytes(_needed(least))}, "
-        f"{cost}",
+        f"a run cannot be made to need {wanted} or less: the least that was found is {possible}, {cost}",
         hint=f"--budget {-(-_needed(least) // 2**10)}KiB, or smaller inputs",
     )
 

@@ -31,6 +31,8 @@ class Chunking(Record):
     """What so many at once take, or the fewest if they do not fit."""
     whole: int = stored("whole_bytes")
     """What all rows at once take."""
+    fewest: int
+    """The fewest rows that give the same bits."""
     least: int = stored("least_bytes")
     """What the fewest that give the same bits take: the least that is possible."""
 
@@ -40,10 +42,43 @@ class Chunking(Record):
         return -(-self.rows // (self.rows_at_once or 1))
 
 
-def largest_chunk(
-    model: Model, shapes: Mapping[str, Sequence[int]], budget: int, *, threads: int | None = None
-) -> Chunking | Unknown:
-    """How a batch of these shapes is cut to fit into so many bytes; Unknown, with the reason, if it cannot be cut."""
+@dataclass(frozen=True, kw_only=True)
+class Cutting:
+    """A batch that may be cut: how many rows at once give the same bits, and what so many take."""
+
+    rows: int
+    exact: tuple[int, ...]
+    """Ascending; the last is all of them."""
+    runs: Callable[[int], tuple[int, int]]
+    """What the plan of a run of so many rows takes, and what its outputs take."""
+
+    @property
+    def outputs(self) -> int:
+        """What all rows of the outputs take, however many are computed at once."""
+        return self.runs(self.rows)[1]
+
+    def needs(self, at_once: int) -> int:
+        """What so many at once take, with all outputs."""
+        return self.runs(at_once)[0] + self.outputs
+
+    def within(self, budget: int) -> Chunking:
+        """The most at once that keep to a budget."""
+        low, high = -1, len(self.exact)  # the last that fits, and the first that does not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.needs(self.exact[middle]) <= budget else (low, middle)
+        return Chunking(
+            rows=self.rows,
+            rows_at_once=self.exact[low] if low >= 0 else None,
+            needed=self.needs(self.exact[max(low, 0)]),
+            whole=self.needs(self.rows),
+            fewest=self.exact[0],
+            least=self.needs(self.exact[0]),
+        )
+
+
+def cutting_of(model: Model, shapes: Mapping[str, Sequence[int]], *, threads: int | None = None) -> Cutting | Unknown:
+    """How a batch of these shapes may be cut; Unknown, with the reason, if it may not."""
     batch = find_batch(model.proto)
     if isinstance(batch, Unknown):
         return batch
@@ -53,26 +88,19 @@ def largest_chunk(
     dims = batch.dims(shapes)
     if dims is None:
         return Unknown("the inputs have different numbers of rows")
-    count = threads or available_cores()
-    rows, runs = dims[ROWS], _needs(model, shapes, batch, count)
-
-    def needs(at_once: int) -> int:
-        return runs(at_once)[0] + runs(rows)[1]
-
-    exact = [rows] if rows < 2 else [*batch.exact(dims, count), rows]
-    if exact == [rows] and rows > 1:
+    count, rows = threads or available_cores(), dims[ROWS]
+    exact = (rows,) if rows < 2 else (*batch.exact(dims, count), rows)
+    if exact == (rows,) and rows > 1:
         return Unknown(batch.differs(dims, 1, count))
-    low, high = -1, len(exact)  # the last that fits, and the first that does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if needs(exact[middle]) <= budget else (low, middle)
-    return Chunking(
-        rows=rows,
-        rows_at_once=exact[low] if low >= 0 else None,
-        needed=needs(exact[max(low, 0)]),
-        whole=needs(rows),
-        least=needs(exact[0]),
-    )
+    return Cutting(rows=rows, exact=exact, runs=_needs(model, shapes, batch, count))
+
+
+def largest_chunk(
+    model: Model, shapes: Mapping[str, Sequence[int]], budget: int, *, threads: int | None = None
+) -> Chunking | Unknown:
+    """How a batch of these shapes is cut to fit into so many bytes; Unknown, with the reason, if it cannot be cut."""
+    found = cutting_of(model, shapes, threads=threads)
+    return found if isinstance(found, Unknown) else found.within(budget)
 
 
 def _needs(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 
 from onnxmem.deadline import Deadline
 from onnxmem.environment import available_cores
@@ -23,6 +24,8 @@ from onnxmem.schedule.scheduled import Question, Scheduled, numbered_graph
 from onnxmem.scratch.kernel import NOTHING, Scratch
 from onnxmem.scratch.kernels import allocated_shape, scratch_of
 from onnxmem.session.modes import find_mode
+from onnxmem.session.package import is_package, open_package
+from onnxmem.session.packed_graphs import KEEP_OPTIONS
 from onnxmem.unknown import Unknown
 
 MODES = ("stock", "tuned", "external", "mapped", "prepacked", "planned")
@@ -47,8 +50,8 @@ class Subject:
     """Dimensions that were left open, and the numbers used for them."""
     level: str
     threads: int
-    saved: bool = False
-    """Whether it was read from a package: then its file lists the nodes as ONNX Runtime would run them."""
+    loaded_as: str = ""
+    """The mode of the package that it was read from, which planned runs come on top of; empty: it is from a file."""
     known_weights: Weights | None = None
 
     @classmethod
@@ -57,6 +60,35 @@ class Subject:
         graph, _, assumed = numbered_graph(model, question, Deadline(question.time_limit))
         count = threads or available_cores()
         return cls(model=model, graph=graph, assumed=assumed, level=question.level, threads=count)
+
+    @classmethod
+    def read(
+        cls,
+        path: Path,
+        question: Question,
+        threads: int | None = None,
+        *,
+        mode: str,
+        open_model: Callable[[Path], Model] = Model.open,
+    ) -> Subject:
+        """The same of a file, or of what a package runs in this mode at these sizes: its own graph, or a tiled one."""
+        if not is_package(path):
+            return cls.of(open_model(path), question, threads)
+        package = open_package(path)
+        found = cls.of(open_model(package.model), replace(question, view="raw"), threads)
+        shapes, made = found.input_shapes, package.manifest
+        tiled = next((graph for graph in made.tiled if mode == "planned" and graph.inputs == shapes), None)
+        if tiled is not None:
+            raw = Question(view="raw", time_limit=question.time_limit)
+            found = cls.of(open_model(package.folder / tiled.model), raw, threads)
+        if package.graph(tiled).options.items() >= KEEP_OPTIONS.items():  # nodes run as they stand in the file
+            found = replace(found, graph=replace(found.graph, numbering="saved"))
+        return replace(found, loaded_as=made.mode)
+
+    @property
+    def saved(self) -> bool:
+        """Whether it was read from a package: then its file lists the nodes as ONNX Runtime would run them."""
+        return bool(self.loaded_as)
 
     @classmethod
     def of_scheduled(cls, scheduled: Scheduled, level: str, threads: int | None = None) -> Subject:
@@ -156,7 +188,7 @@ def predict(
 
     Nothing is run: ONNX Runtime's optimizer, allocator and loading are followed on paper. The process is one of Python,
     NumPy and ONNX Runtime; what it takes by itself is measured once per environment, and kept. `external`, `mapped` and
-    `prepacked` are predicted for the package that `pack` would make of the model.
+    `prepacked` are predicted for the package that `pack` would make of the model; of a package, what it runs itself.
     """
     check_predictable(mode)
     question = Question(
@@ -165,12 +197,14 @@ def predict(
         level=level,
         time_limit=time_limit,
     )
-    opened = model if isinstance(model, Model) else Model.open(model)
-    subject = Subject.of(opened, question, threads)
+    if isinstance(model, Model):
+        subject = Subject.of(model, question, threads)
+    else:
+        subject = Subject.read(Path(model), question, threads, mode=mode)
     forecast = forecast_mode(subject, mode, calibration())
     return Prediction(
         **{field.name: getattr(forecast, field.name) for field in fields(forecast)},
-        model=opened.name,
+        model=model.name if isinstance(model, Model) else Path(model).name,
         threads=subject.threads,
         inputs=subject.input_shapes,
         assumed=dict(subject.assumed),
@@ -186,16 +220,16 @@ def check_predictable(mode: str) -> None:
 
 def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Forecast:
     """One mode of a model at given sizes."""
-    base = environment.of(mode)
-    heap, at_load = loaded(subject.weights, mode, subject.model.file_size)
-    mapped = 0 if mode in INLINE else mapped_bytes(subject.weights, subject.graph, mode, environment.around)
+    base, form = environment.of(mode), subject.loaded_as if mode == "planned" and subject.saved else mode
+    heap, at_load = loaded(subject.weights, form, subject.model.file_size)
+    mapped = 0 if form in INLINE else mapped_bytes(subject.weights, subject.graph, form, environment.around)
     if mode != "stock":
         heap.trim()
     kept = heap.resident
-    in_arena = () if mode == "mapped" else packed_in_arena(subject.graph)
+    in_arena = () if form == "mapped" else packed_in_arena(subject.graph)
     spare = heap.spare
     if mode == "planned":
-        runs = Growth(arena=(plan := planned_growth(subject.plain_runs)), written=plan)
+        runs = Growth(arena=(plan := planned_growth(subject.runs_in(form))), written=plan)
         kept += _PLANNER
     else:
         runs = arena_growth(subject.runs_in(mode), heap, in_arena)
@@ -212,7 +246,7 @@ def forecast_mode(subject: Subject, mode: str, environment: Calibration) -> Fore
         most_growth=certain + runs.written,
         peak=max(fixed + at_load, before_runs + growth),
         shared=base.shared + base.loading + base.running + mapped,
-        parts=_parts(subject, base, mode, kept=kept, arena=runs.arena + runs.beside, mapped=mapped),
+        parts=_parts(subject, base, mode, form, kept=kept, arena=runs.arena + runs.beside, mapped=mapped),
     )
 
 
@@ -281,19 +315,21 @@ def _play(requests: Requests, arena: Arena, heap: Heap) -> list[int | None]:
     return list(at.values())
 
 
-def _parts(subject: Subject, base: Process, mode: str, *, kept: int, arena: int, mapped: int) -> tuple[Part, ...]:
+def _parts(
+    subject: Subject, base: Process, mode: str, form: str, *, kept: int, arena: int, mapped: int
+) -> tuple[Part, ...]:
     """What is resident after the runs, by what it is."""
-    weights, plain = subject.weights, (subject.plain_runs if mode in INLINE else subject.packaged_runs).first
-    packed = 0 if mode == "mapped" else sum(weights.packed.values())
+    weights, plain = subject.weights, (subject.plain_runs if form in INLINE else subject.packaged_runs).first
+    packed = 0 if form == "mapped" else sum(weights.packed.values())
     unpacked = sum(weight.size or 0 for weight in weights.run if weight.name not in weights.packed)
     structures = weights.structures + (_PLANNER if mode == "planned" else 0)
-    in_heap = unpacked + packed if mode in INLINE else packed if mode == "external" else 0
+    in_heap = unpacked + packed if form in INLINE else packed if form == "external" else 0
     activations = plain.peak_of("activation")
     sizes = {
         "libraries": base.shared + base.loading + base.running,
         "interpreter": base.imported - base.shared,
         "inputs": subject.input_bytes,
-        "weights": unpacked if mode in INLINE else mapped - (packed if mode == "prepacked" else 0),
+        "weights": unpacked if form in INLINE else mapped - (packed if form == "prepacked" else 0),
         "packed copies": packed,
         "session": structures,
         "kept by the heap": max(0, kept - in_heap - structures),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from onnxmem.documents import Record, inlined, stored
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError
 from onnxmem.folders import temporary_folder
+from onnxmem.measurement.device import HOST, check_device
 from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measure import phase_progress, with_hint, worker_task
 from onnxmem.measurement.probes import Reading
@@ -61,6 +63,8 @@ class Step(Record):
     freed_file: Bytes = stored("freed_file_bytes")
     made_of: tuple[Kind, ...] | Unknown
     seconds: float
+    device: Bytes | None = stored("device_bytes", default=None)
+    """What the process has on the device then; None if it runs on the CPU."""
 
     @property
     def model_mappings(self) -> int | Unknown:
@@ -181,7 +185,7 @@ class Ladder(Result):
             "growth_bytes": self.growth,
             "left_bytes": self.left,
             "left_by_kind": self.left_by_kind,
-            "explanation": explain_release(self),
+            "explanation": (*explain_device(self), *explain_release(self)),
         }
 
 
@@ -196,14 +200,19 @@ def release_ladder(
     mode: str | None = None,
     runs: int = 3,
     threads: int | None = None,
+    device: str = HOST,
     options: Mapping[str, Setting] | None = None,
     config: Mapping[str, str] | None = None,
     time_limit: float = 600.0,
     memory_limit: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Ladder:
-    """Load and run a model in a fresh process, then release it step by step: `release_ladder("model.onnx", runs=3)`."""
+    """Load and run a model in a fresh process, then release it step by step: `release_ladder("model.onnx", runs=3)`.
+
+    On another `device` (`cuda`, `cuda:1`) what each step gives back there is measured, too.
+    """
     scenario = Scenario.of(locals())
+    check_device(scenario.device)
     signature = read_signature(scenario.model)
     feeds = make_feeds(signature, scenario)
     with temporary_folder() as folder:
@@ -252,6 +261,7 @@ def _step(phase: Phase, before: Reading) -> Step:
         freed_file=subtract(before.file, now.file),
         made_of=phase.made_of,
         seconds=phase.seconds,
+        device=phase.device,
     )
 
 
@@ -261,6 +271,24 @@ def _model_files(kinds: tuple[Kind, ...]) -> Kind:
 
 def _part(returned: Bytes, brought: Bytes) -> float | Unknown:
     return combine(lambda part, whole: part / whole if whole > 0 else NOTHING, returned, brought)
+
+
+def explain_device(ladder: Ladder) -> tuple[str, ...]:
+    """What was freed on the device, and by what; nothing if it ran on the CPU."""
+    if ladder.scenario.device == HOST:
+        return ()
+    sizes = [step.device for step in (ladder.full, *ladder.steps[:-1])]
+    if not all(isinstance(size, int) for size in sizes):
+        return (f"What {ladder.model} took on the device cannot be told here.",)
+    known = [size for size in sizes if isinstance(size, int)]
+    freed = [(step.name, before - after) for step, (before, after) in zip(ladder.steps, pairwise(known), strict=False)]
+    worth = [f"{_HOW[name]} freed {format_bytes(size)}" for name, size in freed if size > known[0] * _WORTH_A_WORD]
+    taken, back, left = map(format_bytes, (known[0], max(0, known[0] - known[-1]), known[-1]))
+    return (
+        f"On the device {taken} were taken, and {back} came back without ending the process; {left} remain until it "
+        "ends: CUDA's context, and what its libraries keep.",
+        _sentence(_listed(worth) if worth else "no step freed anything there"),
+    )
 
 
 def explain_release(ladder: Ladder) -> tuple[str, ...]:
@@ -295,7 +323,7 @@ def _freed(ladder: Ladder, brought: int) -> str:
     sentences = [_listed(some)] if some else ["no step freed anything"]
     if some and none:
         sentences.append(f"{_listed(none)} freed nothing")
-    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences)
+    return " ".join(map(_sentence, sentences))
 
 
 def _remarks(ladder: Ladder) -> list[str]:
@@ -334,6 +362,10 @@ def _exit(ladder: Ladder) -> str:
     rss = ladder.last.reading.rss
     of = "" if isinstance(rss, Unknown) else f": {format_bytes(rss)}, Python and ONNX Runtime included"
     return f"Ending the process frees everything{of}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _listed(parts: list[str]) -> str:

@@ -41,7 +41,8 @@ class LadderWorker(worker.Worker):
 
     def shrink(self) -> None:
         options = self.ort.RunOptions()
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        where = "cpu:0" if self.task.device is None else f"gpu:{self.task.device}"
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", where)
         try:
             self.session.run(None, self.feeds, options)
         except Exception as error:  # a session without an arena refuses

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import prod
 
 from onnxmem.model.dims import Dim, symbol
 from onnxmem.rewriting.axes import Axes
@@ -25,6 +26,10 @@ BLOCKS = -1
 """In place of the seed of a span: its axis is no dimension of images."""
 _ROWS = 64
 """Products of fewer rows take longer; up to eight blocks may be smaller."""
+_LEAST_ROWS = 16
+"""Products of fewer rows with weights take about as long as with so many: what counts is to read the weights."""
+_STEPPING = frozenset({"LSTM", "GRU", "RNN"})
+_MULTIPLYING = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
 _THREADS = (1, 2, 4, 8, 16, 64)
 """A rewritten model is run with any number of threads."""
 
@@ -40,13 +45,15 @@ class Grown:
     place: int
     """The node it was grown from."""
     conditions: tuple[Condition, ...]
+    least: int
+    """So many positions a block must have, or it takes much longer."""
     _exact: dict[int, bool] = field(default_factory=dict, repr=False)
 
     def exact(self, pieces: int) -> bool:
         """Whether so many blocks are large enough to give the same bits, and to be worth their while."""
         if pieces not in self._exact:
             sizes = {self.unit // pieces, -(-self.unit // pieces)}
-            enough = self.unit // pieces >= max(1, min(_ROWS, self.unit // 8))
+            enough = self.unit // pieces >= max(self.least, min(_ROWS, self.unit // 8))
             self._exact[pieces] = enough and all(
                 _same(each, size, self.unit) for each in self.conditions for size in sizes
             )
@@ -252,7 +259,18 @@ class Follower:
         if members is None:
             return None
         nodes = tuple(locals_.get(place) for place in range(len(graph.nodes)))
-        return Grown(Axes(BLOCKS, of, nodes), members, flows, unit, seed, tuple(conditions))
+        least = max(self._least(place, flow, unit) for place, flow in flows.items())
+        return Grown(Axes(BLOCKS, of, nodes), members, flows, unit, seed, tuple(conditions), least)
+
+    def _least(self, place: int, flow: Flow, unit: int) -> int:
+        """How many positions a node must be given at once so that it does not take much longer for all of them."""
+        node = self.graph.nodes[place]
+        if len(node.inputs) > 1 and node.inputs[1] in self.graph.weights:
+            if node.op_type in _STEPPING and flow.inputs[0] is not None:
+                return -(-_LEAST_ROWS * unit // self.graph.tensors[node.inputs[0]].shape[flow.inputs[0]])
+            if node.op_type in _MULTIPLYING:
+                return -(-_LEAST_ROWS * unit // max(1, prod(self.graph.tensors[node.first_output].shape[:-1])))
+        return 1
 
     def _find_local(self, place: int, flow: Flow) -> Local | None:
         node, axis = self.graph.nodes[place], flow.outputs[0]

@@ -40,7 +40,7 @@ class Span:
     upper: int
     size: Dim
     kind: str
-    """`activation`, `output` or `input`; `piece` for an activation that is there only because the graph is tiled."""
+    """`activation`, `output` or `input`; `stripe` or `block` for one that is there only because the graph is tiled."""
     producer: str | None
     """The label of the node that writes it first; None for what is there from the start."""
     consumers: tuple[str, ...]

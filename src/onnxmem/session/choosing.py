@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
-from onnxmem.session.modes import CPU, CPU_PROVIDERS, Mode, check_mode, find_mode
+from onnxmem.session.modes import CPU, CPU_PROVIDERS, CUDA, Mode, check_mode, find_mode
 
 if TYPE_CHECKING:  # imported where something is a package: it would count as memory of all others
     from onnxmem.session.package import Package
@@ -72,6 +72,13 @@ def only_cpu(providers: Any, what: str, hint: str = "load the .onnx file instead
         if name not in CPU_PROVIDERS:
             raise RuntimeUnsupported(f"{what} is for {CPU}, not for {name}", hint=hint)
     return [CPU]
+
+
+def refuse_fallback(loaded: Iterable[str]) -> None:
+    """Where ONNX Runtime cannot use a device it says so in its log, and runs on the CPU instead."""
+    if CUDA not in loaded:
+        hint = "it needs CUDA and cuDNN of the versions that its release notes name"
+        raise RuntimeUnsupported(f"ONNX Runtime could not load {CUDA}", hint=hint)
 
 
 def known_of(model: str | bytes | os.PathLike[str], planning: PlanningOptions) -> tuple[Source | None, str]:

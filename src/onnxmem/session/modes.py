@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Setting = bool | int | float | str
 
-CPU = "CPUExecutionProvider"
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 # Every wheel for the CPU lists the second, which calls remote services: all memory is the CPU's.
 CPU_PROVIDERS = (CPU, "AzureExecutionProvider")
 DISABLE_PREPACKING = "session.disable_prepacking"

@@ -268,9 +268,13 @@ def is_package(path: Path) -> bool:
 
 
 def mode_for(mode: str | None, model: Path) -> str:
-    """The mode asked for, if it can load this model; else a package's own, and for all others stock."""
+    """The mode asked for, if it can load this model; else a package's own, and for all others stock.
+
+    Tiles and budgets are for planned runs: a package that was made with them is meant to be run so.
+    """
     if mode is None and is_package(model):
-        return open_package(model).manifest.mode
+        manifest = open_package(model).manifest
+        return manifest.mode if manifest.tile is None else "planned"
     return check_mode(mode or "stock", model).name
 
 

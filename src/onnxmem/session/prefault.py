@@ -4,19 +4,22 @@ Mapped files are read when they are first touched. A session that has them as so
 first time as later, and what it grows by while running is what it computes with: whoever got through loading in a
 small container gets through running. The pages are the file's own, shared with all processes that map it. Only what
 every run reads is fetched, which the package says: not a table that a run looks a few rows up in.
+
+Of such a table, a row shall bring no more than its own pages from the disk: what lies around it is of no use.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 Range = tuple[int, int]
 """Offset and length in a file."""
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ
+_RANDOM = 1  # MADV_RANDOM
 _PAGE = mmap.PAGESIZE
 
 
@@ -33,9 +36,33 @@ def prefault(file: Path, ranges: Sequence[Range]) -> None:
         addresses, _, offset, _ = line.split(maxsplit=3)
         start, end = (int(part, 16) for part in addresses.split("-"))
         first = int(offset, 16)
-        for begin, length in ranges:
-            low = max(begin // _PAGE * _PAGE, first)
-            high = min(-(-(begin + length) // _PAGE) * _PAGE, first + end - start)
-            if low < high:
-                # Linux before 5.14 says that it does not know it.
-                libc.madvise(ctypes.c_void_p(start + low - first), ctypes.c_size_t(high - low), _POPULATE_READ)
+        mapped = (first, end - start)
+
+        def advise(part: Range, how: int, at: int = start - first) -> None:
+            # Linux before 5.14 says that it does not know how to fetch.
+            libc.madvise(ctypes.c_void_p(at + part[0]), ctypes.c_size_t(part[1]), how)
+
+        for part in _pages(ranges, mapped):
+            advise(part, _POPULATE_READ)
+        for part in between(ranges, mapped):
+            advise(part, _RANDOM)
+
+
+def between(ranges: Sequence[Range], within: Range) -> Iterator[Range]:
+    """The pages that are in none of the ranges."""
+    place = within[0]
+    for start, length in sorted(_pages(ranges, within)):
+        if place < start:
+            yield place, start - place
+        place = max(place, start + length)
+    if place < (end := sum(within)):
+        yield place, end - place
+
+
+def _pages(ranges: Sequence[Range], within: Range) -> Iterator[Range]:
+    """The whole pages that the ranges touch."""
+    for start, length in ranges:
+        low = max(start // _PAGE * _PAGE, within[0])
+        high = min(-(-(start + length) // _PAGE) * _PAGE, sum(within))
+        if low < high:
+            yield low, high - low

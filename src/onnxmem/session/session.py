@@ -14,7 +14,7 @@ import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.session.choosing import PLANNED, check_spelling, choose, is_planned, known_of, only_cpu
-from onnxmem.session.modes import DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
+from onnxmem.session.modes import CUDA, DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
 from onnxmem.session.options import WATCHED, applied, apply, entries
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.session.trim import trim
@@ -328,8 +328,6 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _check_device(self, device: Device) -> None:
         """No plans for a device that ONNX Runtime could not use and, but for a line on the terminal, left out."""
-        from onnxmem.session.planned.target import CUDA  # noqa: PLC0415
-
         if CUDA in self.get_providers():
             device.trim()  # what loading took beside the weights
         else:

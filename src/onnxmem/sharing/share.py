@@ -21,7 +21,7 @@ from onnxmem.packing.blobs import describe_weights
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.session.modes import Mode, Setting, check_version, find_mode
-from onnxmem.session.package import is_package, open_package
+from onnxmem.session.package import is_package, mode_for, open_package
 from onnxmem.sharing.gather import Gathering, OnHold
 from onnxmem.sharing.sharing import BASELINES, Cold, Group, Latency, Sharing, Worker
 from onnxmem.unknown import Unknown
@@ -120,7 +120,7 @@ def _counts(workers: Sequence[int]) -> tuple[int, ...]:
 def _modes(source: Path, names: Sequence[str] | None) -> tuple[Mode, ...]:
     if not names:
         if is_package(source):
-            names = (open_package(source).manifest.mode,)
+            names = (mode_for(None, source),)
         else:
             names = ORT_MODES if source.suffix == ".ort" else ONNX_MODES
     import onnxruntime  # noqa: PLC0415

@@ -33,10 +33,14 @@ class TorchWorker(worker.Worker):
 
     def load(self) -> None:
         self.session: Any = self.library.load_module(self.source, self.factory)
+        self.where = "cpu"
+        if self.task.device is not None:
+            self.where = f"cuda:{self.task.device}"
+            self.session = self.session.to(self.where)
 
     def infer(self) -> Any:
-        # Arrays and tensors share their memory: nothing is copied on the way in or out.
-        tensors = {name: self.torch.from_numpy(array) for name, array in self.feeds.items()}
+        # On the CPU arrays and tensors share their memory: nothing is copied on the way in or out.
+        tensors = {name: self.torch.from_numpy(array).to(self.where) for name, array in self.feeds.items()}
         places, names = self.library.call_with(self.session, tensors)
         with self.torch.inference_mode():
             returned = self.session(*places, **names)

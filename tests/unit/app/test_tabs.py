@@ -13,6 +13,11 @@ import pytest
 from onnxmem.app.choice import Choice
 from onnxmem.app.settings import Settings, configure
 from onnxmem.app.workspace import Workspace
+from onnxmem.estimation.budgets import BudgetFacts
+from onnxmem.estimation.estimate import estimate
+from onnxmem.estimation.planning import plan
+from onnxmem.units import format_bytes, typed_bytes
+from tests.helpers import conv_and_pool
 from tests.unit.report import samples
 
 testing = pytest.importorskip("streamlit.testing.v1", reason="the package streamlit is not installed")
@@ -132,6 +137,34 @@ def test_compare_shows_parity_curves_and_advice(space: Workspace, choice: Choice
     assert not page.exception
     said = text_of(page)
     assert "The answers are the same" in said and "points measured, lines fitted" in said and "120.0 MiB less" in said
+
+
+def test_a_slider_says_what_less_memory_costs_and_the_map_shows_the_pieces(space: Workspace, choice: Choice) -> None:
+    model = conv_and_pool()
+    whole = estimate(model, budget="least", strategies=("best",), processes=False)
+    page = opened("map", space, choice, ended(whole.document())).run()
+    stops = choice.words("estimate", "--budget", "least", "--strategy", "best")
+    space._jobs[stops] = ended(whole.document(), *stops)
+    page.button(key="map less").click().run()
+    assert isinstance(whole.budget, BudgetFacts)
+    steps = whole.budget.steps
+    (slider,) = page.select_slider
+    assert slider.options == [format_bytes(step.needed) for step in reversed(steps)]
+    assert [metric.value for metric in page.metric][:3] == [format_bytes(steps[0].needed), "none", "none"]
+    assert "stripes" not in spec_of(page)
+    capacity = round(1.02 * steps[-1].needed)
+    tiled = choice.words("plan", "--tile", "--capacity", str(capacity))
+    space._jobs[tiled] = ended(plan(model, tile=True, capacity=capacity).document(), *tiled)
+    slider.set_value(steps[-1].needed).run()
+    assert not page.exception
+    assert [metric.value for metric in page.metric][2] == str(steps[-1].nodes)
+    assert f"--budget {typed_bytes(steps[-1].needed)}" in page.code[0].value
+    assert "stripes" in spec_of(page)
+
+
+def spec_of(page: Any) -> str:
+    """The map."""
+    return str(next(chart.proto.spec for chart in page.get("vega_lite_chart") if '"chosen"' in chart.proto.spec))
 
 
 def test_two_measurements_stand_side_by_side(space: Workspace, choice: Choice) -> None:

@@ -54,10 +54,32 @@ def _growing(dim: str | int) -> Subject:
     return subject(nodes, [value("x", dim, 512)], [value("y", 1, 1)], dims=given)
 
 
+def _image(window: int) -> Subject:
+    """Two images of 16 MiB, alive at once, and what is left of the second when so much becomes one number."""
+    weights = {"a": np.ones((16, 3, 3, 3), np.float32), "b": np.ones((16, 16, 3, 3), np.float32)}
+    nodes = [
+        helper.make_node("Conv", [*names], [made], pads=[1, 1, 1, 1]) for names, made in (("xa", "h"), ("hb", "i"))
+    ]
+    sides = [window, window]
+    nodes += [helper.make_node("MaxPool", ["i"], ["y"], kernel_shape=sides, strides=sides)]
+    left = 512 // window
+    return subject(nodes, [value("x", 1, 3, 512, 512)], [value("y", 1, 16, left, left)], weights)
+
+
+def _rows(axes: list[int]) -> Subject:
+    """Rows of 16 KiB, 512 of them, with a mean of each or of all."""
+    nodes = [helper.make_node("Exp", ["x"], ["h"]), helper.make_node("ReduceMean", ["h"], ["y"], axes=axes)]
+    return subject(nodes, [value("x", "n", 4096)], [value("y", "n" if axes == [1] else 1, 1)], dims={"n": 512})
+
+
 CASES: dict[str, tuple[Callable[[], Explained], Callable[[], Explained]]] = {
     "arena_slack": (
         lambda: explained({"arena slack": 5, "activations": 20}, mode="tuned"),
         lambda: explained({"arena slack": 5}, mode="planned"),
+    ),
+    "batch": (
+        lambda: explained(subject=_rows([1]), mode="planned"),
+        lambda: explained(subject=_rows([0, 1]), mode="planned"),
     ),
     "duplicates": (
         lambda: explained(subject=_wide(np.float32, twice=True)),
@@ -99,6 +121,10 @@ CASES: dict[str, tuple[Callable[[], Explained], Callable[[], Explained]]] = {
         lambda: explained({"scratch": 8}, runtime=runtime(scratch=8 * MIB), subject=_threads(4)),
         lambda: explained({"scratch": 8}, runtime=runtime(scratch=8 * MIB), subject=_threads(1)),
     ),
+    "tiles": (
+        lambda: explained(subject=_image(8), mode="planned"),
+        lambda: explained(subject=_tensors(1), mode="planned"),
+    ),
     "unasked_outputs": (lambda: explained(subject=_given_away(True)), lambda: explained(subject=_given_away(False))),
 }
 SAVINGS = {"arena_slack": 5 - 3.5, "duplicates": 1, "float64": 2, "heap_retention": 9, "outputs": 60,
@@ -132,6 +158,12 @@ def test_a_rule_finds_what_it_is_for(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_rule_says_nothing_where_it_does_not_apply(name: str) -> None:
     assert _ask(name, CASES[name][1]()) is None
+
+
+def test_outputs_of_planned_runs_are_not_copied_and_binding_them_would_not_help() -> None:
+    found = _ask("outputs", explained({}, outputs=60 * MIB, mode="planned"))
+    assert found is not None and "without a copy" in found.evidence
+    assert "of the peak" not in found.evidence and "bind" not in found.advice + found.command
 
 
 def test_the_largest_certain_saving_comes_first() -> None:

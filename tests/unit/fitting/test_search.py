@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 from onnx import ModelProto, helper
 
@@ -15,6 +16,7 @@ from onnxmem.fitting.axis import Axis
 from onnxmem.fitting.changes import changes_of, recommend
 from onnxmem.fitting.fitting import Answer, Fitting, ModeFit, Point
 from onnxmem.fitting.search import MARGINS, Sizes, needed, search, together
+from onnxmem.fitting.tiles import tiles_of
 from onnxmem.model.model import Model
 from onnxmem.prediction.calibration import Calibration, Process
 from onnxmem.prediction.predict import MODES
@@ -181,3 +183,23 @@ def test_more_is_kept_free_where_less_is_known(chain: ModelProto) -> None:
         assert needed(large, 1) == pytest.approx(large.peak * (1 + part), abs=1)
         if mode != "mapped":  # what loading takes is the same at every size, and decides where runs take little
             assert needed(small, 1) == pytest.approx(small.load_peak * 1.13, abs=1)
+
+
+def test_what_fits_in_no_mode_may_fit_in_pieces() -> None:
+    """A tensor of 16 MiB or more, of which stripes need little."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["h"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["y"], kernel_shape=[8, 8], strides=[8, 8]),
+    ]
+    proto = model_of(nodes, {"x": (1, 3, "side", "side")}, ["y"], {"w": np.ones((16, 3, 3, 3), np.float32)})
+    axis = Axis(names=("side",), start=512, stop=1024, step=256)
+    for budget, size in ((88 * MIB, 512), (100 * MIB, 1024)):
+        sizes = sizes_of(proto, axis, budget)
+        modes = search(sizes, ("stock", "planned"))
+        largest = max((mode.size for mode in modes if mode.size is not None), default=0)
+        found = tiles_of(sizes, modes)
+        assert found is not None and largest < found.size == size
+        assert found.bytes < found.needed <= budget and found.nodes > 0 and found.extra_work <= 0.1
+    sizes = sizes_of(proto, axis, 1024 * MIB)
+    assert tiles_of(sizes, search(sizes, ("stock", "planned"))) is None, "all sizes fit anyway"

@@ -93,6 +93,6 @@ def test_single_numbers_take_nothing_over(tmp_path: Path) -> None:
 def test_a_package_is_not_put_into_another_order_once_more() -> None:
     """Its file has the order in which ONNX Runtime ran the nodes, which is not the one that it then runs them in."""
     source = Subject.of(Model.of(zoo.build("nas")), Question(), threads=1)
-    package = replace(source, graph=as_saved(source.graph), saved=True)
+    package = replace(source, graph=as_saved(source.graph), loaded_as="prepacked")
     assert package.packaged_runs.first.peak == package.plain_runs.first.peak == source.packaged_runs.first.peak
-    assert replace(package, saved=False).packaged_runs.first.peak != source.packaged_runs.first.peak
+    assert replace(package, loaded_as="").packaged_runs.first.peak != source.packaged_runs.first.peak

@@ -117,6 +117,19 @@ def test_blocks_that_are_too_small_to_be_exact_are_not_made() -> None:
     assert [pieces for pieces in (2, 4, 8, 16, 32) if grown.exact(pieces)] == [2, 4, 8]
 
 
+def test_few_rows_of_a_product_are_not_made_fewer() -> None:
+    """Reading the weights is what takes the time: four products of one row take as long as four of four rows."""
+    recurrent = zoo.build("lstm", layers=1)
+    _, graph = as_run(fixed(recurrent, {"batch": 4, "sequence": 128}))
+    assert search_blocks(graph).parts == ()
+    weights = np.ones((64, 4096), np.float32)
+    for rows, pieces in ((32, [2]), (8, [])):
+        proto = model("p = MatMul(x, w) q = Relu(p) y = MatMul(q, v)", f"float[{rows}, 64] x", w=weights, v=weights.T)
+        _, graph = as_run(proto)
+        grown = Follower(graph).grow(1, 0, 0, len(graph.nodes) - 1)
+        assert [each for each in (2, 4, 8) if grown and grown.exact(each)] == pieces
+
+
 def test_heads_are_not_torn_apart() -> None:
     """Where heads were merged into channels, a block has all channels of its heads."""
     proto = model(

@@ -12,6 +12,7 @@ from onnxmem.app.choice import Choice
 from onnxmem.app.jobs import Document, Job
 from onnxmem.app.placed import Placed, Window
 from onnxmem.app.show import drawn, estimated, finished, load_pandas, page_width, show_chart, show_error, show_spec
+from onnxmem.app.stops import chosen_stop
 from onnxmem.app.workspace import Workspace
 from onnxmem.report.charts.live_map import CHOSEN, WINDOW, Live, beginning_with
 from onnxmem.report.render.to_markdown import escape
@@ -65,7 +66,7 @@ def show(space: Workspace, choice: Choice, estimate: Job) -> None:
     """The map, the nodes, and the other plans."""
     if not estimated(estimate) or estimate.document is None:
         return
-    document = _chosen_plan(space, choice, estimate.document)
+    document = chosen_stop(space, choice) or _chosen_plan(space, choice, estimate.document)
     of = (choice.path, tuple(choice.dims.items()), document.get("order"), document.get("date"))
     look: Look = st.session_state.get("map look") or Look(of)
     if look.of != of:

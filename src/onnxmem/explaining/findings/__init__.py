@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from onnxmem.errors import OnnxmemError
 from onnxmem.explaining.explained import Explained
-from onnxmem.explaining.finding import Finding
+from onnxmem.explaining.finding import WORTH, Finding
 from onnxmem.explaining.findings import (
     arena_slack,
+    batch,
     duplicates,
     dynamic_growth,
     float64,
@@ -22,6 +23,7 @@ from onnxmem.explaining.findings import (
     private_weights,
     reuse,
     scratch,
+    tiles,
     unasked_outputs,
 )
 
@@ -35,11 +37,8 @@ QUICK: tuple[Rule, ...] = tuple(
     )
 )
 """Those that follow from what is known already …"""
-RULES: tuple[Rule, ...] = (*QUICK, duplicates.find, dynamic_growth.find)
-"""… and those that read the weights, or predict other sizes."""
-
-WORTH = 2**20
-"""Less than this is not worth a change."""
+RULES: tuple[Rule, ...] = (*QUICK, batch.find, duplicates.find, dynamic_growth.find, tiles.find)
+"""… and those that read the weights, predict other sizes, or search."""
 
 
 def findings_of(explained: Explained, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:

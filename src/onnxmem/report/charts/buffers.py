@@ -18,6 +18,8 @@ SINGLE = 2500  # where there are more buffers, the smallest of them are drawn to
 AT_PEAK = "live at the peak step"
 TOLD = ("name", "kind", "shape", "size", "lifetime", "readers", "offset", "place")
 _READERS = 6
+_PIECES = {"stripe": "stripes", "block": "blocks"}
+"""Kinds of buffers that have a colour of their own, and what the legend calls them."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,23 @@ class Grouping:
     colours: dict[str, str]
 
 
-def by_size(plan: Plan) -> Grouping:
-    """The buffers that are live at the peak stand out; the others are shaded by their share of it."""
+def grouped(plan: Plan, about: Sequence[Document]) -> Grouping:
+    """The buffers that are live at the peak stand out; pieces of others do, too; the rest is shaded by size."""
     # Powers of two near 1/4, 1/16 and 1/64 of the peak: round numbers in binary units.
     limits = [1 << max(plan.peak.bit_length() - shift, 0) for shift in (7, 5, 3)]
     texts = [format_bytes(limit).replace(".0 ", " ") for limit in limits]
     bands = [f"below {texts[0]}", f"{texts[0]} up to {texts[1]}", f"{texts[1]} up to {texts[2]}", f"{texts[2]} or more"]
     sizes = plan.problem.footprints
     groups = [bands[band] for band in np.searchsorted(limits, sizes, side="right").tolist()]
+    for index, row in enumerate(about):
+        groups[index] = _PIECES.get(row.get("kind") or "", groups[index])
     for index in plan.problem.live_at(plan.problem.peak_step[0]):
         groups[index] = AT_PEAK
-    colours = {AT_PEAK: theme.AT_PEAK} | dict(zip(reversed(bands), reversed(theme.SIZES), strict=True))
+    colours = (
+        {AT_PEAK: theme.AT_PEAK}
+        | {group: theme.PIECES[kind] for kind, group in _PIECES.items()}
+        | dict(zip(reversed(bands), reversed(theme.SIZES), strict=True))
+    )
     present = set(groups)
     return Grouping(groups, {group: colour for group, colour in colours.items() if group in present})
 

@@ -108,7 +108,7 @@ class _Map:
 
     def views(self) -> list[Any]:
         """The map, below it the strip of live bytes, and below that the peak enlarged if that is needed."""
-        grouping = buffers.by_size(self.plan)
+        grouping = buffers.grouped(self.plan, self.about)
         whole = _View(self, self.frame, grouping)
         enlarged = None if self.live or whole.names_peak else self.enlarged(grouping)
         views = [whole.draw(), self.strip(enlarged.frame if enlarged else None)]

@@ -31,6 +31,7 @@ ON_DARK = "#fdfdfd"
 # Small to large: one hue, so that the eye reads an order and not categories.
 SIZES = ("#bcd0e2", "#8fb3d3", "#5a8fbd", "#2b679b")
 AT_PEAK = "#eaa458"
+PIECES = {"stripe": "#8fd0bc", "block": "#a893cc"}
 TOGETHER = "#d6e0ea"
 OPTIMAL = "#3fa587"
 OTHER = "#b4bac1"

@@ -18,24 +18,35 @@ _SPREAD = 0.005
 
 def section(document: Document) -> Section:
     """`onnxmem.compare/1`. What is there is shown: candidates that failed have little more than their reason."""
-    candidates = document["candidates"]
+    candidates, on_device = document["candidates"], is_on_device(document)
     names = short_names(candidates)
     alarm = _mismatch(document.get("parity") or {})
     advice = [each for each in document.get("advice") or () if each.get("text")]
     actions = [each for each in advice if number(each, "saving_bytes")]
-    tables = (_candidates(candidates, names), _rows(document, names), _breakdowns(candidates, names),
-              _fits(document, names))  # fmt: skip
+    # On a device, how the peak on the host comes about is not what it is about.
+    host = () if on_device else (_breakdowns(candidates, names), _fits(document, names))
+    tables = (_candidates(candidates, names), _rows(document, names), *host)
     return Section(
         "Comparison of " + (listed([words(each["name"], 60) for each in candidates]) or "nothing"),
         alarm or _summary(document),
-        facts=_facts(candidates),
+        facts=_facts(candidates, _key(document)),
         actions=tuple(Action(words(each["text"], 600)) for each in actions[:_ACTIONS]),
         story=tuple(words(each["text"], 600) for each in advice if each not in actions[:_ACTIONS]),
-        charts=_charts(document),
+        charts=() if on_device else _charts(document),
         tables=tables,
         notes=_notes(document),
-        alarm=bool(alarm) or not _measured(candidates),
+        alarm=bool(alarm) or not _measured(candidates, _key(document)),
     )
+
+
+def is_on_device(document: Document) -> bool:
+    """Whether the candidates ran on a GPU, whose memory they are compared by."""
+    return bool((document.get("conditions") or {}).get("device", "cpu") != "cpu")
+
+
+def _key(document: Document) -> str:
+    """The figure that candidates are compared by."""
+    return "peak_device_bytes" if is_on_device(document) else "peak_rss_bytes"
 
 
 def short_names(candidates: list[Document]) -> dict[str, str]:
@@ -50,14 +61,14 @@ def _letter(number: int) -> str:
     return chr(ord("A") + number) if number < 26 else f"{_letter(number // 26 - 1)}{_letter(number % 26)}"
 
 
-def _peak(candidate: Document) -> Document:
+def _peak(candidate: Document, key: str) -> Document:
     """The largest input at which it ran."""
-    points = [point for point in candidate.get("inputs") or () if number(point, "peak_rss_bytes") is not None]
+    points = [point for point in candidate.get("inputs") or () if number(point, key) is not None]
     return points[-1] if points else {}
 
 
-def _measured(candidates: list[Document]) -> list[Document]:
-    return sorted((each for each in candidates if _peak(each)), key=lambda each: _peak(each)["peak_rss_bytes"])
+def _measured(candidates: list[Document], key: str) -> list[Document]:
+    return sorted((each for each in candidates if _peak(each, key)), key=lambda each: _peak(each, key)[key])
 
 
 def _mismatch(parity: Document) -> str:
@@ -71,19 +82,19 @@ def _mismatch(parity: Document) -> str:
 
 def _summary(document: Document) -> str:
     """Peaks at the same, largest size; then whether the answers agree."""
-    parity, found = document.get("parity") or {}, _measured(document["candidates"])
+    parity, key = document.get("parity") or {}, _key(document)
+    found = _measured(document["candidates"], key)
     if not found:
         return "No candidate could be measured."
-    sizes = {str(_peak(each).get("size")) for each in found}
+    sizes = {str(_peak(each, key).get("size")) for each in found}
     at = f" at {words(sizes.pop(), 40)}" if len(sizes) == 1 else ""
-    text = f"Peak memory{at}: " + ", ".join(
-        f"{known(_peak(each), 'peak_rss_bytes')} {words(each['name'], 60)}" for each in (found[0], *found[1:][-1:])
+    text = f"Peak memory{' on the device' * is_on_device(document)}{at}: " + ", ".join(
+        f"{known(_peak(each, key), key)} {words(each['name'], 60)}" for each in (found[0], *found[1:][-1:])
     )
     if len(found) > 1 and at:
-        least, most = (_peak(found[k])["peak_rss_bytes"] for k in (0, -1))
-        text += (
-            f" ({_verdict(document, str(_peak(found[0]).get('size'))) or format_percent(1 - least / most) + ' less'})"
-        )
+        least, most = (_peak(found[k], key) for k in (0, -1))
+        less = f"{format_percent(1 - least[key] / max(most[key], 1))} less"
+        text += f" ({_verdict(document, str(least.get('size'))) or less})"
     if parity.get("same") and number(parity, "max_abs") is not None:
         return f"{text}. The answers are the same: they differ by at most {parity['max_abs']:.2g}."
     return f"{text}. There was nothing to compare the answers with."
@@ -91,14 +102,16 @@ def _summary(document: Document) -> str:
 
 def _verdict(document: Document, at: str) -> str:
     """What the samples say about peaks at this size, where that is not that one takes less than the others."""
-    rows = [row for row in document.get("rows") or () if row["metric"] == "peak memory" and str(row.get("size")) == at]
+    metric = "device memory" if is_on_device(document) else "peak memory"
+    rows = [row for row in document.get("rows") or () if row["metric"] == metric and str(row.get("size")) == at]
     return {"same": "about the same", "undecided": "undecided"}.get(rows[0].get("verdict") or "", "") if rows else ""
 
 
-def _facts(candidates: list[Document]) -> tuple[Fact, ...]:
+def _facts(candidates: list[Document], key: str) -> tuple[Fact, ...]:
+    of = "peak RSS" if key == "peak_rss_bytes" else "most on the device"
     return tuple(
-        Fact(words(each["name"], 40), size(_peak(each), "peak_rss_bytes"), f"peak RSS at {_shape(_peak(each))}")
-        for each in _measured(candidates)[:_FACTS]
+        Fact(words(each["name"], 40), size(_peak(each, key), key), f"{of} at {_shape(_peak(each, key))}")
+        for each in _measured(candidates, key)[:_FACTS]
     )
 
 
@@ -220,7 +233,8 @@ def _notes(document: Document) -> list[str]:
         limit = given.get("repeat_limit")
         repeated = format_count(given.get("repeat", 1), "fresh process", "fresh processes")
         runs = f"1 + {given['runs']} runs in each"
-        notes.append(f"Medians of at least {repeated} per size, in turns, {runs}; ± is half the spread. Memory is RSS.")
+        rss = "All other memory is RSS" if is_on_device(document) else "Memory is RSS"
+        notes.append(f"Medians of at least {repeated} per size, in turns, {runs}; ± is half the spread. {rss}.")
         if limit is not None and limit < 3:
             notes.append("With fewer than 3 repetitions hardly anything is decided: see --repeat.")
     notes += about_assumed(next((size.get("assumed") or {} for size in document.get("sizes") or ()), {}))

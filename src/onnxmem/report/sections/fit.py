@@ -28,7 +28,7 @@ def section(document: Document) -> Section:
         + (f", {format_count(document['workers'], 'worker')}" if document["workers"] > 1 else ""),
         " ".join(_summary(document, answer) for answer in answers),
         facts=_facts(document, shown),
-        actions=tuple(action for answer in answers for action in _actions(document, answer))[:3],
+        actions=_all_actions(document),
         charts=tuple(_chart(document, answer) for answer in answers if _is_curve(answer)),
         tables=tuple(table for answer in answers for table in _tables(answer)),
         notes=_notes(document),
@@ -84,9 +84,11 @@ def _summary(document: Document, answer: Document) -> str:
         at = f"{axis} {least['points'][0]['size']:,}" if axis else "the model"
         need = format_bytes(least["points"][0]["bytes"])
         sure = known(least["points"][0], "needed_bytes")
+        tiles = answer.get("tiles")
+        pieces = f" In pieces, {known(tiles, 'needed_bytes')} will do." if tiles else ""
         return (
             f"Nothing fits {budget}{who}: {at} takes {need} {words(least['mode'], 30)}, the least of all, and needs "
-            f"{sure} to be sure."
+            f"{sure} to be sure.{pieces}"
         )
     if not axis:
         fitting = [words(mode["mode"], 30) for mode in modes if mode["holds"] is not None]
@@ -136,6 +138,28 @@ def _measured_how(document: Document, name: str, verified: Document) -> str:
     return f"{name}, peak RSS under {words(verified['limited_by'], 40)}"
 
 
+def _all_actions(document: Document) -> tuple[Action, ...]:
+    """Three at most: those of the modes, and what fits in pieces."""
+    answers = document["answers"]
+    tiles = [action for answer in answers if answer.get("tiles") for action in _tiles(document, answer)][:1]
+    return (*[action for answer in answers for action in _actions(document, answer)][: 3 - len(tiles)], *tiles)
+
+
+def _tiles(document: Document, answer: Document) -> Iterable[Action]:
+    tiles, axis = answer["tiles"], _axis(answer)
+    gain = f"at least {axis} {tiles['size']:,}" if axis else "makes it fit"
+    cost = f"{format_percent(tiles['extra_work'])} more work, {format_count(tiles['nodes'], 'more node')}"
+    given = _given(document, answer, tiles["size"])
+    do = command(document, "pack", *given, "-o", "tiled.pack", "--tile", kept=("--range",))
+    yield Action(f"in pieces: {gain}, {known(tiles, 'bytes')}; a package with {cost}.", command=do)
+
+
+def _given(document: Document, answer: Document, size: int) -> list[str]:
+    dims = [f"{name}={size}" for name in answer["axis"]["names"]]
+    dims += [f"{name}={value}" for name, value in document["fixed"].items()]
+    return [word for dim in dims for word in ("--dim", dim)]
+
+
 def _actions(document: Document, answer: Document) -> Iterable[Action]:
     """Least work first; what is the same as it is, is nothing to do."""
     stock = next((mode["holds"] for mode in answer["modes"] if mode["mode"] == "stock"), None)
@@ -144,9 +168,7 @@ def _actions(document: Document, answer: Document) -> Iterable[Action]:
         if mode == "stock":
             continue
         gain = f"{axis} {change['size']:,}" + (f" instead of {stock:,}" if stock else "") if axis else "makes it fit"
-        dims = [f"{name}={change['size']}" for name in answer["axis"]["names"]]
-        dims += [f"{name}={value}" for name, value in document["fixed"].items()]
-        given = [word for dim in dims for word in ("--dim", dim)]
+        given = _given(document, answer, change["size"])
         if mode in _PACKED:
             do = command(document, "pack", "--mode", mode, *given, "-o", "package", kept=("--range",))
         else:

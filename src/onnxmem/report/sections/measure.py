@@ -34,8 +34,9 @@ _ENDINGS = {"out of memory": "ran out of memory", "killed": "was killed"}
 def section(document: Document) -> Section:
     """`onnxmem.measure/1`."""
     failed = document["verdict"]["kind"] != "ok"
-    tables = (parts_table([(how_run(document), document)]), _phases(document), _kinds(document), _runtime(document),
-              _nodes(document))  # fmt: skip
+    # Where it ran on a device, what it has on the host is not what it is about.
+    parts = () if document.get("device") else (parts_table([(how_run(document), document)]),)
+    tables = (*parts, _phases(document), _kinds(document), _runtime(document), _nodes(document))
     return Section(
         f"{label(document)}, measured",
         f"The process {ending(document)}" if failed else _summary(document),
@@ -49,8 +50,9 @@ def section(document: Document) -> Section:
 
 
 def label(document: Document) -> str:
-    """A measurement in two words: the model and how it was run."""
-    return f"{model(document)} in mode {how_run(document)}"
+    """A measurement in a few words: the model, and how and where it was run."""
+    where = f" on {words(document['scenario']['device'], 30)}" if document.get("device") else ""
+    return f"{model(document)} in mode {how_run(document)}{where}"
 
 
 def how_run(document: Document) -> str:
@@ -93,8 +95,11 @@ def how_planned(planned: Document) -> str:
 
 def _summary(document: Document) -> str:
     highest, latency = peak(document), number(document, "latency_seconds")
+    device = document.get("device")
     parts = [f"Peak memory: {known(highest, 'peak_rss_bytes')}"] if highest else []
-    load, run = known(document, "load_growth_bytes"), known(document, "run_growth_bytes")
+    if device:
+        parts = [f"Peak memory on the device: {known(device, 'peak_bytes')}"]
+    load, run = (known(device or document, f"{what}_growth_bytes") for what in ("load", "run"))
     parts.append(f"loading took {load}, running {run}")
     parts += [f"one run takes {format_seconds(latency)}"] if latency else []
     return sentence("; ".join(parts))
@@ -108,6 +113,13 @@ def _facts(document: Document) -> tuple[Fact, ...]:
         Fact("loading took", size(document, "load_growth_bytes"), "peak RSS while loading − RSS before"),
         Fact("running took", size(document, "run_growth_bytes"), "peak RSS in all runs − RSS before the first"),
     ]
+    if device := document.get("device"):
+        facts = [
+            Fact("peak on the device", size(device, "peak_bytes"), words(device["name"], 60)),
+            Fact("loading took there", size(device, "load_growth_bytes"), "at most while loading − before"),
+            Fact("running took there", size(device, "run_growth_bytes"), "at most in all runs − before the first"),
+            facts[0],
+        ]
     if document["verdict"]["kind"] != "ok":
         facts = [fact for fact in facts if fact.cell.value is not None]
     if given is not None:
@@ -135,6 +147,9 @@ def _actions(document: Document) -> tuple[Action, ...]:
     if document.get("findings"):
         return next_steps(document["findings"])
     mode, runtime, found = document["scenario"]["mode"], document.get("runtime") or {}, []
+    if document.get("device"):
+        again = command(document, "measure", "--device", document["scenario"]["device"], "--mode", "planned")
+        return (Action("Run it inside its plan", "", again),) if mode != "planned" else ()
     ran, used = number(document, "run_growth_bytes"), number(runtime, "arena_peak_bytes")
     if mode not in ("planned",):
         saving = 0 if ran is None or used is None else ran - (used - (number(runtime, "packed_bytes") or 0))
@@ -156,7 +171,8 @@ def _charts(document: Document) -> tuple[Chart, ...]:
     phases = ", ".join(f"{words(p['name'], 30)} {known(p, 'peak_rss_bytes', 'unknown')}" for p in document["phases"])
     alt = f"Resident memory over time, split into anonymous and file-backed, and its peak in each phase: {phases}."
     timeline = Chart("timeline", "Resident memory over time and by phase", alt, document)
-    return (*peak_parts([(how_run(document), document)]), timeline)
+    parts = () if document.get("device") else peak_parts([(how_run(document), document)])
+    return (*parts, timeline)
 
 
 def _phases(document: Document) -> Table:
@@ -173,6 +189,8 @@ def _peak_cell(phase: Document, key: str) -> Cell:
 
 
 _PHASES: Columns = (
+    ("device", "device_bytes", size),
+    ("peak there", "peak_device_bytes", size),
     ("RSS", "rss_bytes", size),
     ("peak RSS", "peak_rss_bytes", _peak_cell),
     ("anonymous", "anon_bytes", size),
@@ -242,6 +260,8 @@ def _notes(document: Document) -> list[str]:
     digest = document.get("outputs_sha256")
     notes.append(f"Outputs: SHA-256 {words(digest[:12], 12)}…, the same in all runs." if digest else "")
     notes.append(f"Model files: {known(document, 'file_bytes')}, external weights included.")
+    if device := document.get("device"):
+        notes.append(sentence(f"memory on the device: {words(device['method'])}"))
     groups = [value for phase in document["phases"] if (value := number(phase, "cgroup_peak_bytes"))]
     if groups:
         notes.append(f"Control group: memory.peak {format_bytes(max(groups))}, all its processes and page cache.")

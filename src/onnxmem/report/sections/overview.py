@@ -21,7 +21,8 @@ _ACTIONS = 3
 
 def overview(documents: Sequence[Document]) -> Section | None:
     """Measurements beside each other, and beside the estimate of the same model; None if there are not two of them."""
-    measured = [document for document in documents if document["schema"] == MEASURED]
+    # What was measured on a device is not about the memory of the others.
+    measured = [each for each in documents if each["schema"] == MEASURED and not each.get("device")]
     expected = [d for d in documents if d["schema"] == ESTIMATED and d["activations"]["strategies"]]
     if len(expected) != 1 or not measured or differences([*measured, expected[0]]):
         expected = []

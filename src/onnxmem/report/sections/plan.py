@@ -8,6 +8,7 @@ from onnxmem.report.cells import (
     Document,
     count,
     known,
+    listed,
     name,
     number,
     seconds,
@@ -27,7 +28,15 @@ from onnxmem.report.sections.forecast import (
     forecast_tables,
     forecasts,
 )
-from onnxmem.report.sections.tiling import tiling_actions, tiling_facts, tiling_tables
+from onnxmem.report.sections.tiling import (
+    budget_actions,
+    budget_facts,
+    budget_notes,
+    budget_tables,
+    tiling_actions,
+    tiling_facts,
+    tiling_tables,
+)
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
 _SHOWN = 10
@@ -71,7 +80,7 @@ def _estimate_summary(document: Document, best: Document | None) -> str:
 def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ...]:
     activations = document["activations"]
     facts = [*forecast_facts(document), Fact("weights", size(document, "weights_bytes"), "as they lie in memory")]
-    facts += tiling_facts(document)
+    facts += tiling_facts(document) + budget_facts(document)
     if best is not None:
         how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
         facts.append(Fact("activations, planned", size(best, "peak_bytes"), how))
@@ -83,7 +92,7 @@ def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ..
 
 
 def _estimate_actions(document: Document, best: Document | None) -> tuple[Action, ...]:
-    actions = tiling_actions(document)
+    actions = tiling_actions(document) + budget_actions(document)
     if best is not None and number(best, "peak_bytes"):
         run = "Run it inside this plan, and measure what that takes"
         actions.append(Action(run, command=command(document, "measure", "--mode", "planned")))
@@ -125,6 +134,7 @@ def _estimate_tables(document: Document) -> tuple[Table, ...]:
     where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
     return (
         *forecast_tables(document),
+        *budget_tables(document),
         *tiling_tables(document),
         figures("Strategies", "strategy", _STRATEGY, strategies),
         *_formula(document),
@@ -168,6 +178,7 @@ def _estimate_notes(document: Document) -> list[str]:
         notes.append(f"The peak for any size is the largest of {pieces}; --json has them.")
     if document.get("formula_note"):
         notes.append(sentence(document["formula_note"]))
+    notes += budget_notes(document)
     if document["activations"].get("placement_note"):
         notes.append(sentence(document["activations"]["placement_note"]))
     if wasted := number(document["weights"], "duplicate_bytes"):
@@ -267,8 +278,10 @@ def trace_section(document: Document) -> Section:
     """`onnxmem.trace/1`."""
     buffers, steps = format_count(document["buffers"], "buffer"), format_count(document["steps"], "step")
     alive = known(document, "lower_bound_bytes")
+    device = words(document.get("device", "cpu"), 30)
+    on = [] if device == "cpu" else ["--device", device]
     return Section(
-        f"Trace of {model(document)}",
+        f"Trace of {model(document)}{f' on {device}' if on else ''}",
         f"One run asked for {buffers}; at most {alive} were in use at once.",
         facts=(
             Fact("in use at once", size(document, "lower_bound_bytes"), "at most; no plan can take less"),
@@ -276,8 +289,12 @@ def trace_section(document: Document) -> Section:
             Fact("outputs", size(document, "output_bytes"), "outlive the run"),
         ),
         actions=(
-            Action("Run it inside a plan of these buffers", command=command(document, "measure", "--mode", "planned")),
-            Action("Save the buffers, to plan them elsewhere", command=command(document, "trace", "-o", "trace.csv")),
+            Action(
+                "Run it inside a plan of these buffers", command=command(document, "measure", *on, "--mode", "planned")
+            ),
+            Action(
+                "Save the buffers, to plan them elsewhere", command=command(document, "trace", *on, "-o", "trace.csv")
+            ),
         ),
         notes=about_inputs(document),
     )
@@ -368,4 +385,8 @@ def memory_map(document: Document, peak: str, verdict: str) -> tuple[Chart, ...]
     )
     if any(row.get("over") for row in document["placement"]):
         alt += " Buffers that are written over others at the same place have a dashed outline, with those."
+    kinds = [row.get("kind") for row in document["placement"]]
+    pieces = [format_count(kinds.count(kind), kind) for kind in ("stripe", "block") if kind in kinds]
+    if pieces:
+        alt += f" {listed(pieces)} of larger tensors have colours of their own."
     return (Chart("memory map", "Where every buffer lies, and when", alt, document),)

@@ -23,7 +23,7 @@ def section(document: Document) -> Section:
     """`onnxmem.release/1`. Its sentences were written where it was measured: here they are only shown."""
     answer, *story = document.get("explanation") or ("What the model took cannot be told here.",)
     return Section(
-        f"Releasing {model(document)}",
+        f"Releasing {model(document)}{f' on {_device(document)}' if _device(document) else ''}",
         words(answer, 800),
         facts=_facts(document),
         actions=_actions(document),
@@ -34,7 +34,21 @@ def section(document: Document) -> Section:
     )
 
 
+def _device(document: Document) -> str:
+    """The device that it ran on; nothing for the CPU."""
+    device = words((document.get("scenario") or {}).get("device", "cpu"), 30)
+    return "" if device == "cpu" else device
+
+
 def _facts(document: Document) -> tuple[Fact, ...]:
+    if _device(document):
+        last = document["steps"][-2]
+        return (
+            Fact("taken on the device", size(document["full"], "device_bytes"), "after the runs"),
+            Fact("left there", size(last, "device_bytes"), "after all steps, until the process ends"),
+            Fact("on the host", size(document, "brought_bytes"), "brought by the model"),
+            Fact("came back", percent(document, "released_fraction"), "of that"),
+        )
     facts = (
         Fact("came back", percent(document, "released_fraction"), "of what the model brought, process still alive"),
         Fact("the model brought", size(document, "brought_bytes"), "anonymous memory, and pages of its mapped files"),
@@ -59,7 +73,8 @@ def _actions(document: Document) -> tuple[Action, ...]:
 
 
 def _charts(document: Document) -> tuple[Chart, ...]:
-    if not document["steps"] or not document.get("before") or not document.get("full"):
+    # A picture would show the host's memory.
+    if _device(document) or not document["steps"] or not document.get("before") or not document.get("full"):
         return ()
     freed = ", ".join(f"{words(s['name'], 40)} {known(s, 'freed_bytes', 'unknown')}" for s in document["steps"])
     alt = f"One bar per step, with what is still resident and what the step gave back: {freed}."
@@ -71,7 +86,8 @@ def _table(document: Document) -> Table:
     rows = [{**document[key], "after": title} for title, key in states if document.get(key)]
     rows += [{**step, "after": step["name"], "freed": step.get("freed_bytes")} for step in document["steps"]]
     freed = ("freed (RSS)", "freed", lambda row, key: size(row, key) if key in row else Cell(""))
-    return figures("The steps, in order", "after", (*_COLUMNS, freed), rows)
+    device = ("device", "device_bytes", size)
+    return figures("The steps, in order", "after", (device, *_COLUMNS, freed), rows).without_empty_columns()
 
 
 def _legend(document: Document) -> Table:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
+from onnxmem._native import arena as native
 from onnxmem.session.modes import find_mode
 from onnxmem.session.options import applied, entries
 from onnxmem.session.planned import bridge
@@ -22,12 +23,15 @@ _ENVIRONMENT = "session.use_env_allocators"
 
 
 @contextmanager
-def made_for_plans(options: Any, planner: Planner | None = None) -> Iterator[None]:
+def made_for_plans(
+    options: Any, planner: Planner | None = None, *, device: native.Device | None = None
+) -> Iterator[None]:
     """Sessions made with these options in this block take their memory from us; RuntimeUnsupported, if they cannot.
 
-    The one that is made for `planner` is profiled as long as it has not run, if the planner wants that.
+    On a `device`, the memory there. The one that is made for `planner` is profiled as long as it has not run, if the
+    planner wants that.
     """
-    with bridge.enlisted(planner.device if planner else None), applied(options, find_mode("planned").options, {}):
+    with bridge.enlisted(planner.device if planner else device), applied(options, find_mode("planned").options, {}):
         # An entry cannot be removed, and overwriting it is logged as a warning. It may stay: a stock session made with
         # it finds no allocator in the environment and takes its own.
         if entries(options, [_ENVIRONMENT]).get(_ENVIRONMENT) != "1":

@@ -182,7 +182,7 @@ class Planner:
             failure = error
         finally:
             GATE.leave()
-            result = native.end_run(failure is None and self._settled(arguments[-1]))
+            result = native.end_run(self.device is None or (failure is None and self._settled(arguments[-1])))
             self.arena.used()
         if (
             tape is not None
@@ -226,7 +226,7 @@ class Planner:
             outputs = _inside(run, *arguments)
             completed = True
         finally:
-            result = native.end_run(completed and self._settled(arguments[-1]))
+            result = native.end_run(self.device is None or (completed and self._settled(arguments[-1])))
             if on_heap:
                 self._trim_heap()  # what the run left there is not to lie beside what the search takes
             if completed and isinstance(result, native.Recorded):
@@ -239,7 +239,7 @@ class Planner:
 
     def _settled(self, run_options: Any) -> bool:
         """Whether a run that ended well is over on the device, too."""
-        return self.device is None or (self._synchronizes and synchronizes(run_options))
+        return self._synchronizes and synchronizes(run_options)
 
     def _trim_heap(self) -> None:
         if self.device is None:

@@ -9,14 +9,13 @@ import onnxruntime
 
 from onnxmem._native import arena as native
 from onnxmem.errors import RuntimeUnsupported
-from onnxmem.session.modes import CPU, CPU_PROVIDERS
+from onnxmem.session.modes import CPU, CPU_PROVIDERS, CUDA
 from onnxmem.session.options import entries
 from onnxmem.session.planned import bridge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CUDA = "CUDAExecutionProvider"
 _DRIVER = "libcuda.so.1"
 _STREAMS = "session.node_partition_config_file"
 _NO_LIMIT = 2**64 - 1

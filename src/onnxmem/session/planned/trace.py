@@ -17,6 +17,7 @@ from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
 from onnxmem.placement.shares import NO_PAIRS, live_bytes, savings, within
+from onnxmem.session.modes import CPU, CUDA
 from onnxmem.session.options import silent
 
 if TYPE_CHECKING:
@@ -148,16 +149,28 @@ class Trace(Record):
         """The trace that `document` wrote."""
         try:
             columns = (np.asarray(document[name], np.int64) for name in ("sizes", "lowers", "uppers"))
-            return cls(*columns, alignment=int(document.get("alignment", ALIGNMENT)))
+            alignment = document.get("alignment", ALIGNMENT)
+            if alignment not in (ALIGNMENT, DEVICE_ALIGNMENT):
+                raise ValueError(f"no memory is aligned to {alignment!r} bytes")
+            return cls(*columns, alignment=alignment)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"this is not a trace: {error}") from error
 
 
 def record(
-    model: str | bytes, feeds: Mapping[str, Any], options: Any = None, *, time_limit: float | None = None
+    model: str | bytes,
+    feeds: Mapping[str, Any],
+    options: Any = None,
+    *,
+    time_limit: float | None = None,
+    device: int | None = None,
 ) -> Trace:
-    """Run a model once and write down what it asks for. `model` is a file's path or a serialized model."""
-    return record_all(model, [feeds], options, time_limit=time_limit)[0]
+    """Run a model once and write down what it asks for. `model` is a file's path or a serialized model.
+
+    On a CUDA `device` it is what the second run asks for there: in the first, kernels try out algorithms.
+    """
+    runs = [feeds] if device is None else [feeds, feeds]
+    return record_all(model, runs, options, time_limit=time_limit, device=device)[-1]
 
 
 def record_all(
@@ -167,6 +180,7 @@ def record_all(
     *,
     time_limit: float | None = None,
     nodes: list[NodeCalls] | None = None,
+    device: int | None = None,
 ) -> list[Trace]:
     """The same of several runs of one session, each with its feeds.
 
@@ -174,14 +188,21 @@ def record_all(
     """
     import onnxruntime  # noqa: PLC0415
 
+    from onnxmem.session.choosing import refuse_fallback  # noqa: PLC0415
     from onnxmem.session.planned.made import made_for_plans  # noqa: PLC0415
     from onnxmem.session.planned.profile import profiled  # noqa: PLC0415
+    from onnxmem.session.planned.target import target_of  # noqa: PLC0415
 
     how = silent(onnxruntime.RunOptions())
     try:
         options = options or silent(onnxruntime.SessionOptions())
-        with made_for_plans(options), profiled(options) if nodes is not None else nullcontext(lambda: None) as profile:
-            session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+        providers: list[Any] = [CPU] if device is None else [(CUDA, {"device_id": device}), CPU]
+        there = None if device is None else target_of(options, providers).device
+        seen = profiled(options) if nodes is not None else nullcontext(lambda: None)
+        with made_for_plans(options, device=there), seen as profile:
+            session = onnxruntime.InferenceSession(model, options, providers)
+        if device is not None:
+            refuse_fallback(session.get_providers())
         marked = profile()
         # Nothing but this ends a run within this process.
         alarm = threading.Timer(time_limit or 0.0, setattr, [how, "terminate", True])
@@ -189,7 +210,7 @@ def record_all(
         if time_limit is not None:
             alarm.start()
         try:
-            recorded = [_recorded(session, feeds, how, None if k else marked) for k, feeds in enumerate(runs)]
+            recorded = [_recorded(session, feeds, how, None if k else marked, there) for k, feeds in enumerate(runs)]
         finally:
             alarm.cancel()
     except RuntimeUnsupported:
@@ -205,8 +226,10 @@ def record_all(
     return [Trace.recorded(result) for result in recorded if result is not None]
 
 
-def _recorded(session: Any, feeds: Mapping[str, Any], how: Any, marked: Profile | None) -> native.Recorded | None:
-    native.begin_record(limited=False)
+def _recorded(
+    session: Any, feeds: Mapping[str, Any], how: Any, marked: Profile | None, device: native.Device | None
+) -> native.Recorded | None:
+    native.begin_record(limited=False, device=device)
     if marked is not None:
         native.mark_as(marked.new_token())
     outputs = None
@@ -214,7 +237,7 @@ def _recorded(session: Any, feeds: Mapping[str, Any], how: Any, marked: Profile 
         # Kept until the recording ends: an output is what outlives the run.
         outputs = session.run(None, feeds, how)
     finally:
-        result = native.end_run()
+        result = native.end_run(outputs is not None)
         del outputs
     if marked is not None:
         session.end_profiling()

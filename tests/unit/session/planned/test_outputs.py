@@ -6,6 +6,7 @@ import ctypes
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -68,6 +69,42 @@ def test_a_loop_of_runs_touches_no_page_anew() -> None:
         assert ctypes.string_at(held + LARGE // 2, 100) == bytes([turn]) * 100
     assert faults() - before < LARGE // PAGE / 4
     native.release(held)
+
+
+def wide(size: int) -> native.Tape:
+    """One buffer, and an output that is larger than all of its region."""
+    columns = [np.array(column, np.int64) for column in ([LARGE, size], [0, 2], [1, -1], [0, -1])]
+    return native.Tape(columns[0], columns[1], columns[2], columns[3])
+
+
+def run_wide(followed: native.Tape, pool: native.Pool, size: int) -> int:
+    with running(followed, pool):
+        native.release(fill(native.allocate(LARGE), LARGE, 1))
+        return fill(native.allocate(size), size, 7)
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def test_what_an_output_has_beside_its_regions_pages_is_used_again() -> None:
+    size, pool = 8 * LARGE, native.Pool(1, True, False)
+    followed = wide(size)
+    for _ in range(2):
+        native.release(run_wide(followed, pool, size))
+    before = faults()
+    for _ in range(10):
+        native.release(run_wide(followed, pool, size))
+    assert faults() - before < size // PAGE / 4
+    # Not beside outputs of other sizes: what is kept and what is held never come to more than was once held.
+    held = resident()
+    other = 7 * LARGE
+    address = run_wide(wide(other), pool, other)
+    assert resident() - held < LARGE
+    assert ctypes.string_at(address, other) == b"\7" * other
+    native.release(address)
+    native.trim_heap()
+    assert held - resident() > 6 * LARGE
 
 
 def test_outputs_are_found_in_what_the_heap_says_it_holds() -> None:

@@ -128,6 +128,9 @@ def test_a_file_that_lies_is_refused(unet: bytes) -> None:
     session = planned(unet)
     session.run(None, {"image": array(1, 3, 32, 32)})
     document = session.export_plans()
+    for alignment in (0, 1, 32, -64, "64"):
+        with pytest.raises(PlanError, match="aligned"):
+            planned(unet, plans=[{**document[0], "alignment": alignment}])
     document[0]["offsets"] = [0 for _ in document[0]["offsets"]]
     with pytest.raises(PlanError, match="overlap"):
         planned(unet, plans=document)

@@ -12,10 +12,9 @@ import pytest
 from onnxmem import InferenceSession
 from onnxmem._native import arena as native
 from onnxmem.errors import RuntimeUnsupported
+from onnxmem.session.modes import CPU, CUDA
 from onnxmem.session.planned import target
-from onnxmem.session.planned.target import CUDA, Target, target_of
-
-CPU = "CPUExecutionProvider"
+from onnxmem.session.planned.target import Target, target_of
 
 
 @pytest.fixture

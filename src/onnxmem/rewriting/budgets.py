@@ -1,0 +1,77 @@
+"""What does it cost to need less? Rewritings from what costs little to what needs least, and the one for a budget.
+
+A budget in bytes is met by the search with the least extra work that does; more and more is allowed until one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from onnxmem.rewriting.rewriting import EXTRA_WORK, Rewriting
+from onnxmem.rewriting.search import search
+from onnxmem.rewriting.static import StaticGraph
+
+LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
+"""The extra work that is tried for a budget, one after the other; the last stands for as much as it takes."""
+_ENDS = (0.02, EXTRA_WORK, 0.5, LADDER[-1])
+"""With so much each, the least there is; stops lie between."""
+_BETWEEN = 4
+_WORTH = 0.98
+"""A stop that needs more than this of what the one before it does is none."""
+OnSearch = Callable[[int, int], None]
+"""Told how many searches are done, of how many."""
+
+
+def steps_to(most: float) -> list[float]:
+    """The extra work that is tried, up to this."""
+    return [*(step for step in LADDER if step < most), most]
+
+
+def within(graph: StaticGraph, budget: int, *, most: float = LADDER[-1], time_limit: float) -> Rewriting:
+    """The rewriting that meets a budget with the least extra work; if none does, the one that needs least."""
+    least: Rewriting | None = None
+    for extra_work in steps_to(most):
+        found = search(graph, extra_work=extra_work, budget=budget, time_limit=time_limit)
+        least = found if least is None or found.after < least.after else least
+        if found.after <= budget:
+            break
+    assert least is not None
+    return least
+
+
+def stops(graph: StaticGraph, *, time_limit: float, on_search: OnSearch | None = None) -> tuple[Rewriting, ...]:
+    """Rewritings that need less and less, each the cheapest that needs so little; none that costs more for nothing.
+
+    The last needs the least that was found, within `LADDER[-1]` of extra work. `time_limit` is for each search.
+    """
+    total, found = len(_ENDS) + _BETWEEN, list[Rewriting]()
+
+    def look(extra_work: float, budget: int | None = None) -> None:
+        found.append(search(graph, extra_work=extra_work, budget=budget, time_limit=time_limit))
+        if on_search:
+            on_search(len(found), total)
+
+    for extra_work in _ENDS:
+        look(extra_work)
+    before, least = found[0].before, min(found, key=lambda each: each.after)
+    # Even steps in how many times less: from 64 to 32 MiB is as much as from 8 to 4.
+    for number in range(1, _BETWEEN + 1):
+        budget = int(before * (least.after / before) ** (number / (_BETWEEN + 1))) if least.after < before else before
+        look(next(work for work in _ENDS if work >= least.extra_work), budget)
+    return cheapest(found)
+
+
+def cheapest(found: Sequence[Rewriting]) -> tuple[Rewriting, ...]:
+    """Those that nothing else beats in memory, work and nodes at once, each with less memory than the one before."""
+    kept = [each for each in found if each.parts and not any(_beats(other, each) for other in found)]
+    chosen: list[Rewriting] = []
+    for each in sorted(kept, key=lambda each: (-each.after, each.extra_work, each.added_nodes)):
+        before = chosen[-1].after if chosen else each.before
+        if each.after <= _WORTH * before:
+            chosen.append(each)
+    return tuple(chosen)
+
+
+def _beats(one: Rewriting, other: Rewriting) -> bool:
+    mine, theirs = ((each.after, each.extra_work, each.added_nodes) for each in (one, other))
+    return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
