@@ -127,6 +127,7 @@ class Cluster:
     def run(self, jobs: Sequence[Job], runs: bool, on_start: OnStart) -> Answers:
         queue, slots = deque(jobs), _Slots(self, runs)
         models = _Models(self, jobs)
+        answers: list[tuple[Job, Outcome]] = []
         try:
             while queue or slots.busy:
                 slots.refresh()
@@ -135,6 +136,8 @@ class Cluster:
                     if job is not None:
                         on_start(job)
                         slot.begin(job, models)
+                yield from answers
+                answers = []
                 if queue and not slots.busy and slots.all_idle:
                     missing = ", ".join(dict.fromkeys(job.processor for job in queue))
                     raise OnnxmemError(
@@ -148,7 +151,8 @@ class Cluster:
                         queue.append(replace(job, tries=job.tries + 1))
                     else:
                         models.done(job.cell)
-                        yield job, replace(outcome, tries=job.tries)
+                        answers.append((job, replace(outcome, tries=job.tries)))
+            yield from answers
         finally:
             slots.end()
 

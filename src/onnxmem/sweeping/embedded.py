@@ -69,18 +69,23 @@ class Embedded:
         slots, queue = [_Slot(each) for each in cores], deque(jobs)
         try:
             with selectors.DefaultSelector() as selector:
+                answers: list[tuple[Job, Outcome]] = []
                 while queue or any(slot.job for slot in slots):
                     for slot in slots:
                         if queue and slot.job is None:
                             on_start(queue[0])
                             slot.begin(queue.popleft(), selector)
+                    # After the next were begun: whoever writes the answers down is waited for by nobody.
+                    yield from answers
+                    answers = []
                     for slot, outcome in list(_outcomes(slots, selector)):
                         job, slot.job = slot.job, None
                         assert job is not None
                         if outcome.lost and job.tries <= self._retries:
                             queue.append(replace(job, tries=job.tries + 1))
                         else:
-                            yield job, replace(outcome, tries=job.tries)
+                            answers.append((job, replace(outcome, tries=job.tries)))
+                yield from answers
         finally:
             for slot in slots:
                 slot.end()
