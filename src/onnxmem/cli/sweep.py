@@ -120,7 +120,10 @@ class Place:
         str, typer.Option(metavar="embedded|ray", help="This machine, or a Ray cluster (pip install ray).")
     ] = "embedded"
     address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The cluster; without it, Ray is started here.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="The cluster (auto: the one of this machine); without it, Ray is started here."
+        ),
     ] = None
     parallel_measurements: Annotated[
         int, typer.Option(metavar="N", min=1, help="Measurements at a time on one machine, each with its own cores.")

@@ -124,7 +124,12 @@ def key_of(scenario: Scenario, shapes: Mapping[str, tuple[int, ...]], by: str) -
 
 def machine(environment: Environment) -> str:
     """The machine in a few words: what memory depends on besides versions."""
-    return f"{environment.cpu}, {environment.cores} core{'s' * (environment.cores != 1)}"
+    return machine_name(environment.cpu, environment.cores)
+
+
+def machine_name(cpu: str, cores: int) -> str:
+    """The same of its parts."""
+    return f"{cpu}, {cores} core{'s' * (cores != 1)}"
 
 
 def short(commit: str) -> str:

@@ -64,9 +64,13 @@ class Cell(Record):
         """The same from night to night, whatever the model's content and the versions are by then."""
         return _hash({**self._about(), "name": self.name})
 
+    @cached_property
+    def plain(self) -> Mapping[str, Any]:
+        """Its document, made once: of many cells it takes a while."""
+        return self.document()
+
     def _about(self) -> dict[str, Any]:
-        plain = self.document()
-        return {name: plain[name] for name in ("verb", "mode", "shapes", "settings")}
+        return {name: self.plain[name] for name in ("verb", "mode", "shapes", "settings")}
 
     @property
     def limit(self) -> float:

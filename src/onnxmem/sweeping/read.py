@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,7 +17,7 @@ from onnxmem.history.tolerance import USUAL, Tolerance
 from onnxmem.sweeping.outcome import FAILED, FINISHED, WAITING
 from onnxmem.sweeping.store import asking
 from onnxmem.sweeping.sweep_result import CellRow, Change, MapRow, SizeMap, Status, Sweep, SweepStatus, Trade
-from onnxmem.sweeping.verbs import VERBS
+from onnxmem.sweeping.verbs import VERBS, Verb
 
 _SLOWEST = 3
 _MOST_ROWS, _MOST_SIZES, _MOST_TRADES, _MOST_CHANGES, _MOST_FAILURES = 40, 12, 400, 20, 20
@@ -34,9 +36,11 @@ class Filter:
 
     def where(self, connection: sqlite3.Connection) -> tuple[str, list[object]]:
         """As a condition, with its values."""
-        parts, values = ["1"], []
+        parts: list[str] = ["1"]
+        values: list[object] = []
         if not self.all_sweeps:
-            parts.append("sweep = (SELECT max(id) FROM sweeps)")
+            parts.append("sweep = ?")
+            values.append(connection.execute("SELECT max(id) FROM sweeps").fetchone()[0])
         for name in ("model", "verb", "mode"):
             value = getattr(self, name)
             if value is not None:
@@ -74,6 +78,8 @@ def read_sweep(
     with asking(file) as connection:
         where, values = Filter(all_sweeps, model, verb, mode).where(connection)
         changes = _changes(connection, where, values, allowed)
+        maps = [found for verb in VERBS if (found := _map(connection, where, values, verb))]
+        measured = [row.model for each in maps if each.verb == "measure" for row in each.rows]
         failures = connection.execute(
             f"SELECT {_quoted(COLUMNS)} FROM cells WHERE {where} AND state = ? ORDER BY id LIMIT {_MOST_FAILURES}",
             (*values, FAILED),
@@ -81,8 +87,8 @@ def read_sweep(
         return Sweep(
             file=file,
             status=_status(connection, where, values),
-            maps=tuple(_maps(connection, where, values)),
-            trades=_trades(connection, where, values),
+            maps=tuple(maps),
+            trades=_trades(connection, where, values, tuple(dict.fromkeys(measured))),
             changes=tuple(changes[:_MOST_CHANGES]),
             changed=len(changes),
             tolerance=allowed,
@@ -108,88 +114,103 @@ def _cell_row(row: sqlite3.Row) -> CellRow:
 
 
 def _status(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Status:
-    def counted(column: str, more: str = "") -> dict[str, int]:
-        rows = connection.execute(
-            f"SELECT {column}, count(*) FROM cells WHERE {where} {more} GROUP BY 1 ORDER BY 2 DESC", values
-        )
-        return {row[0]: row[1] for row in rows}
-
     last = connection.execute("SELECT id, date, engine FROM sweeps ORDER BY id DESC LIMIT 1").fetchone()
-    states = counted("state")
-    seconds, average = connection.execute(
-        f"SELECT total(seconds), avg(seconds) FROM cells WHERE {where} AND state = '{FINISHED}'", values
-    ).fetchone()
+    states: Counter[str] = Counter()
+    verbs: Counter[str] = Counter()
+    processors: dict[str, None] = {}
+    seconds = 0.0
+    for verb, state, processor, count, took in connection.execute(
+        f"SELECT verb, state, processor, count(*), total(seconds) FROM cells WHERE {where} GROUP BY 1, 2, 3",
+        values,
+    ):
+        states[state] += count
+        verbs[verb] += count
+        processors |= {processor: None} if processor else {}
+        seconds += took if state == FINISHED else 0.0
+    reasons = connection.execute(
+        f"SELECT reason, count(*) FROM cells WHERE {where} AND state = ? GROUP BY reason ORDER BY 2 DESC",
+        (*values, FAILED),
+    )
     slowest = connection.execute(
-        f"SELECT {_quoted(COLUMNS)} FROM cells WHERE {where} AND seconds IS NOT NULL "
-        f"ORDER BY seconds DESC LIMIT {_SLOWEST}",
+        f"SELECT {_quoted(COLUMNS)} FROM cells WHERE id IN (SELECT id FROM cells WHERE {where} AND seconds IS NOT NULL "
+        f"ORDER BY seconds DESC LIMIT {_SLOWEST}) ORDER BY seconds DESC",
         values,
     )
-    waiting = states.get(WAITING, 0)
+    waiting, finished = states[WAITING], states[FINISHED]
     return Status(
         sweep=last["id"],
         date=last["date"],
         engine=last["engine"],
-        finished=states.get(FINISHED, 0),
-        failed=states.get(FAILED, 0),
+        finished=finished,
+        failed=states[FAILED],
         waiting=waiting,
-        verbs=counted("verb"),
-        reasons=counted("reason", f"AND state = '{FAILED}'"),
-        processors=tuple(counted("processor", "AND processor != ''")),
+        verbs=dict(verbs),
+        reasons={row[0]: row[1] for row in reasons},
+        processors=tuple(processors),
         seconds=seconds,
-        left=average * waiting if average is not None else None if waiting else 0.0,
+        left=0.0 if not waiting else seconds / finished * waiting if finished else None,
         slowest=tuple(map(_cell_row, slowest)),
     )
 
 
-def _maps(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Iterator[SizeMap]:
-    for verb in VERBS:
-        found: dict[tuple[str, str, str], dict[str, int]] = {}
-        sizes: dict[str, None] = {}
-        rows = connection.execute(
-            f"SELECT model, mode, processor, size, bytes FROM cells "
-            f"WHERE {where} AND verb = ? AND state = ? AND bytes IS NOT NULL ORDER BY id",
-            (*values, verb.name, FINISHED),
-        )
-        for model, mode, processor, size, taken in rows:
-            sizes[size] = None
-            found.setdefault((model, mode, processor), {})[size] = taken
-        if not found:
-            continue
-        shown = list(sizes)[:_MOST_SIZES]
-        # The largest where there are too many, in the order in which they were asked for.
-        largest = set(sorted(found, key=lambda key: -max(found[key].values()))[:_MOST_ROWS])
-        several = len({key[2] for key in found}) > 1
-        yield SizeMap(
-            verb=verb.name,
-            label=verb.label,
-            sizes=tuple(shown),
-            rows=tuple(
-                MapRow(
-                    model=key[0],
-                    mode=key[1],
-                    processor=key[2] if several else "",
-                    bytes=tuple(map(found[key].get, shown)),
-                )
-                for key in found
-                if key in largest
-            ),
-            left_out=len(found) - len(largest),
-        )
+def _map(connection: sqlite3.Connection, where: str, values: Sequence[object], verb: Verb) -> SizeMap | None:
+    """The largest rows of a verb. Cells are fetched only for these: there may be a hundred thousand others."""
+    known = f"FROM cells WHERE {where} AND verb = ? AND state = ? AND bytes IS NOT NULL"
+    given = (*values, verb.name, FINISHED)
+    rows = connection.execute(
+        f"SELECT model, mode, processor, max(bytes), min(id) {known} GROUP BY model, mode, processor", given
+    ).fetchall()
+    if not rows:
+        return None
+    largest = sorted(rows, key=lambda row: -row[3])[:_MOST_ROWS]
+    ordered = sorted(largest, key=lambda row: int(row[4]))
+    shown: dict[tuple[str, str, str], dict[str, int]] = {(row[0], row[1], row[2]): {} for row in ordered}
+    models = tuple(dict.fromkeys(key[0] for key in shown))
+    sizes: dict[str, None] = {}
+    for model, mode, processor, size, taken in connection.execute(
+        f"SELECT model, mode, processor, size, bytes {known} AND model IN ({_marks(models)}) ORDER BY id",
+        (*given, *models),
+    ):
+        sizes[size] = None
+        shown.get((model, mode, processor), {})[size] = taken
+    columns, several = tuple(sizes)[:_MOST_SIZES], len({row[2] for row in rows}) > 1
+    return SizeMap(
+        verb=verb.name,
+        label=verb.label,
+        sizes=columns,
+        rows=tuple(
+            MapRow(
+                model=model,
+                mode=mode,
+                processor=processor if several else "",
+                bytes=tuple(map(found.get, columns)),
+            )
+            for (model, mode, processor), found in shown.items()
+        ),
+        left_out=len(rows) - len(largest),
+    )
 
 
-def _trades(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> tuple[Trade, ...]:
-    """Measured cells of models that were measured in several modes, and which of those are worth having."""
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _trades(
+    connection: sqlite3.Connection, where: str, values: Sequence[object], models: Sequence[str]
+) -> tuple[Trade, ...]:
+    """Measured cells of these models, and which of them are worth having."""
     groups: dict[tuple[str, str, str], list[tuple[str, int, float]]] = {}
     rows = connection.execute(
         f"SELECT model, size, processor, mode, bytes, latency_seconds FROM cells WHERE {where} AND verb = 'measure' "
-        f"AND state = ? AND bytes IS NOT NULL AND latency_seconds IS NOT NULL ORDER BY id",
-        (*values, FINISHED),
+        f"AND state = ? AND bytes IS NOT NULL AND latency_seconds IS NOT NULL "
+        f"AND model IN ({_marks(models)}) ORDER BY id",
+        (*values, FINISHED, *models),
     )
     for model, size, processor, mode, taken, latency in rows:
         groups.setdefault((model, size, processor), []).append((mode, taken, latency))
     # The largest where there are too many: there is most to gain.
     chosen = sorted(groups.items(), key=lambda group: -max(each[1] for each in group[1]))
-    trades = [
+    trades = (
         Trade(
             model=model,
             mode=mode,
@@ -201,8 +222,8 @@ def _trades(connection: sqlite3.Connection, where: str, values: Sequence[object]
         )
         for (model, size, processor), group in chosen
         for mode, taken, latency in group
-    ]
-    return tuple(trades[:_MOST_TRADES])
+    )
+    return tuple(itertools.islice(trades, _MOST_TRADES))
 
 
 def _beats(other: tuple[str, int, float], one: tuple[int, float]) -> bool:
@@ -218,11 +239,13 @@ def _changes(
         "SELECT max(q.id) FROM cells q WHERE q.subject = cells.subject AND q.id < cells.id AND q.state = 'finished' "
         "AND q.bytes IS NOT NULL"
     )
+    # Most have nothing before them: an index tells which do, and only those are looked up.
+    again = "SELECT subject FROM cells GROUP BY subject HAVING count(*) > 1"
     chosen = f"coalesce(({earlier} AND q.processor = cells.processor), ({earlier}))"
     both = ", ".join(f'c."{name}" AS after_{name}, p."{name}" AS before_{name}' for name in (*_ORIGIN, "bytes"))
     rows = connection.execute(
         f"WITH c AS (SELECT *, {chosen} AS earlier FROM cells "
-        f"WHERE {where} AND state = 'finished' AND bytes IS NOT NULL) "
+        f"WHERE {where} AND state = 'finished' AND bytes IS NOT NULL AND subject IN ({again})) "
         f"SELECT c.verb, c.model, c.mode, c.size, p.date, {both} FROM c JOIN cells p ON p.id = c.earlier",
         values,
     )

@@ -61,6 +61,9 @@ _TABLES = (
     )""",
     "CREATE INDEX IF NOT EXISTS cells_by_sweep ON cells (sweep, state)",
     "CREATE INDEX IF NOT EXISTS cells_by_subject ON cells (subject, id)",
+    # Holds all that the tables of a report are made of, in their order.
+    """CREATE INDEX IF NOT EXISTS cells_shown ON cells
+        (sweep, verb, state, model, mode, processor, size, bytes, latency_seconds, seconds)""",
     """CREATE TABLE IF NOT EXISTS cell_documents (
         cell INTEGER PRIMARY KEY REFERENCES cells (id),
         document TEXT NOT NULL
@@ -129,7 +132,7 @@ def _ask(
 
 
 def _row(cell: Cell) -> dict[str, object]:
-    plain = cell.document()
+    plain = cell.plain
     same = ("verb", "mode", "size", "onnxmem", "onnxruntime", "model_sha256")
     texts = {name: json.dumps(plain[name], sort_keys=True, ensure_ascii=False) for name in ("shapes", "settings")}
     return {

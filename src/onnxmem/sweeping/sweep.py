@@ -26,7 +26,7 @@ from onnxmem.sweeping.sweep_result import PlannedCell, Sweep, SweepPlan
 from onnxmem.sweeping.verbs import find_verb
 from onnxmem.units import format_duration
 
-ENGINES = ("embedded",)
+ENGINES = ("embedded", "ray")
 RETRIES = 2
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -56,7 +56,11 @@ class Where:
 
     def open(self) -> Engine:
         """The engine; a cluster is reached here."""
-        return Embedded(self.parallel, self.retries)
+        if self.engine == "embedded":
+            return Embedded(self.parallel, self.retries)
+        from onnxmem.sweeping.cluster import Cluster  # noqa: PLC0415  with Ray
+
+        return Cluster(self.address, self.parallel, self.retries)
 
 
 def sweep(

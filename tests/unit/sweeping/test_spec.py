@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import onnx
 import pytest
 
 from onnxmem import zoo
-from onnxmem.errors import UsageError
+from onnxmem.errors import MissingDependency, UsageError
 from onnxmem.sweeping.cells import distinct_names, make_cells
 from onnxmem.sweeping.spec import read_spec
 from onnxmem.sweeping.sweep import Where, make_spec
@@ -153,3 +154,10 @@ def test_where_it_runs_is_checked() -> None:
             Where(**given)
     with pytest.raises(UsageError, match="10000 measurements at a time need 10000 cores"):
         Where(parallel=10000).open()
+
+
+def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependency, match="this needs the package 'ray'") as error:
+        Where(engine="ray").open()
+    assert error.value.hint == "pip install ray"

@@ -1,0 +1,231 @@
+"""What does a sweep cost over its measurements, does it survive kills, and how fast is a large store?
+
+    python -m benchmarks.sweep overhead [20] [--engine ray]     models × 5 sizes × 2 modes, each measured once
+    python -m benchmarks.sweep kills [20]                       SIGKILL of the driver or a worker, at random moments
+    python -m benchmarks.sweep store [100000]                   finished cells: what `show` takes, and bytes per cell
+
+The overhead of a cell is the time of the whole sweep, less what `measure` by itself took for each cell in its worker,
+by the number of cells: starting the engine, reading and hashing the models and writing the results are in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import psutil
+
+from onnxmem import measure, read_sweep, sweep, zoo
+from onnxmem.history.figures_of import measured
+from onnxmem.report.build import make_report
+from onnxmem.report.render.to_terminal import render_terminal
+from onnxmem.sweeping.cell import Cell, Settings
+from onnxmem.sweeping.engine import Job
+from onnxmem.sweeping.outcome import Outcome
+from onnxmem.sweeping.read import Filter, read_rows
+from onnxmem.sweeping.store import begin_sweep, finish
+
+SIZES, MODES = (1, 2, 4, 8, 16), ("stock", "planned")
+PROCESSOR = "a processor, 2 cores"
+
+
+def write_models(folder: Path, count: int) -> list[Path]:
+    """So many small models, all different."""
+    paths = []
+    for number in range(count):
+        paths.append(folder / f"net{number:02}.onnx")
+        onnx.save(zoo.build("matmul", layers=1 + number % 4, width=64 + 8 * number), paths[-1])
+    return paths
+
+
+def overhead(count: int, engine: str) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        models = write_models(folder, count)
+        given: dict[str, Any] = {"modes": MODES, "dims": {"batch": SIZES}, "runs": 2, "threads": 1, "engine": engine}
+        began = time.monotonic()
+        found = sweep(models, store=folder / "s.sqlite", **given)
+        wall = time.monotonic() - began
+        assert found.ok, found.failures
+        began = time.monotonic()
+        again = sweep(models, store=folder / "s.sqlite", **given)
+        repeated = time.monotonic() - began
+    cells, own = again.status.cells, again.status.seconds
+    columns = {
+        "engine": engine,
+        "cells": f"{cells}",
+        "`measure` by itself, per cell": f"{own / cells * 1000:.0f} ms",
+        "overhead per cell": f"{(wall - own) / cells * 1000:.1f} ms",
+        "the same again, nothing to do": f"{repeated:.2f} s",
+    }
+    _print(columns)
+
+
+def table(store: Path) -> set[tuple[Any, ...]]:
+    """What a store says that does not depend on when it was found out."""
+    names = ("verb", "model", "mode", "size", "state", "reason", "processor")
+    return {tuple(row[name] for name in names) for row in read_rows(store, Filter())}
+
+
+def kills(times: int) -> None:
+    chance = random.Random(0)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        models = [str(path) for path in write_models(folder, 2)]
+        given = {"verbs": ("plan", "measure"), "dims": {"batch": (1, 2)}, "runs": 1, "threads": 1, "retries": 10}
+        whole = sweep(models, store=folder / "whole.sqlite", **given)  # type: ignore[arg-type]
+        cost = whole.status.seconds / whole.status.cells
+        killed, sweeps = {"driver": 0, "worker": 0}, 0
+        while sum(killed.values()) < times:
+            sweeps += 1
+            store = folder / f"{sweeps}.sqlite"
+            program = f"from onnxmem import sweep; assert sweep({models!r}, store={str(store)!r}, **{given!r}).ok"
+            while True:
+                driver = subprocess.Popen([sys.executable, "-c", program])
+                try:
+                    while sum(killed.values()) < times:
+                        driver.wait(chance.uniform(0.5, 6 * cost + 2))
+                        break
+                    driver.wait()
+                    break
+                except subprocess.TimeoutExpired:
+                    children = psutil.Process(driver.pid).children()
+                    if children and chance.random() < 0.5:
+                        psutil.Process(chance.choice(children).pid).kill()
+                        killed["worker"] += 1
+                        driver.wait()
+                        break
+                    driver.kill()
+                    driver.wait()
+                    killed["driver"] += 1
+            assert driver.returncode == 0, "it did not go on"
+            with closing(sqlite3.connect(store)) as connection:
+                checked = connection.execute("PRAGMA integrity_check").fetchone()[0]
+                results, distinct = connection.execute(
+                    "SELECT count(*), count(DISTINCT document) FROM results"
+                ).fetchone()
+            assert checked == "ok" and table(store) == table(folder / "whole.sqlite")
+            assert results == distinct == whole.status.cells // 2, "a result was lost or doubled"
+    print(f"{killed['driver']} kills of the driver and {killed['worker']} of a worker, over {sweeps} sweeps of "
+          f"{whole.status.cells} cells: each came to the same table, integrity_check ok")  # fmt: skip
+
+
+def large(count: int) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (model,) = write_models(folder, 1)
+        result = measure(model, runs=2, threads=1, nodes=False)
+        figures = measured(result)
+        document = replace(result, timeline=()).document()
+        outcome = Outcome(
+            size=figures.peak,
+            latency=figures.latency,
+            figures=figures,
+            result=document,
+            seconds=1.0,
+            node="n",
+            processor=PROCESSOR,
+        )
+        names, sizes = count // (len(MODES) * 50), [f"batch={k}" for k in range(1, 51)]
+        cells = [
+            Cell(verb="measure", model=model, files=(model,), name=f"net{number:04}.onnx", sha256=f"{number:064}",
+                 mode=mode, size=size, shapes={"x": (k + 1, 64)}, settings=Settings(), onnxmem="0", onnxruntime="0")
+            for number in range(names) for mode in MODES for k, size in enumerate(sizes)
+        ]  # fmt: skip
+        store, few = folder / "s.sqlite", 300
+        jobs = _begin(store, cells)
+        began = time.monotonic()
+        for job in jobs[:few]:
+            finish(store, job, outcome, None)
+        each = (time.monotonic() - began) / few
+        grown = _bytes(store)
+        _fill(store, jobs[few:], outcome)
+        growth = (_bytes(store) - grown) / (len(jobs) - few)
+        began = time.monotonic()
+        text = render_terminal(make_report([read_sweep(store)]), width=80, colour=False)
+        shown = time.monotonic() - began
+        command = [sys.executable, "-m", "onnxmem", "sweep", "show", str(store)]
+        began = time.monotonic()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        typed = time.monotonic() - began
+        began = time.monotonic()
+        subprocess.run([*command[:3], "--version"], check=True, stdout=subprocess.DEVNULL)
+        bare = time.monotonic() - began
+        assert f"All {len(cells):,} cells are finished." in text
+        columns = {
+            "finished cells": f"{len(cells):,}",
+            "the tables of `show`": f"{shown:.2f} s",
+            "`onnxmem sweep show`, typed": f"{typed:.2f} s",
+            "of that, Python and onnxmem": f"{bare:.2f} s",
+            "bytes per cell": f"{growth:,.0f}",
+            "of that, the document": f"{len(json.dumps(document, separators=(',', ':'))):,}",
+            "writing one": f"{each * 1000:.1f} ms",
+        }
+        _print(columns)
+
+
+def _print(columns: dict[str, str]) -> None:
+    for line in (columns, ["---"] * len(columns), columns.values()):
+        print(f"| {' | '.join(line)} |")
+
+
+def _begin(store: Path, cells: list[Cell]) -> list[Job]:
+    here = {False: (PROCESSOR,), True: (PROCESSOR,)}
+    return begin_sweep(
+        store, cells, processors=here, each=True, engine="embedded", command="", commit=None, again=False
+    )
+
+
+def _bytes(store: Path) -> int:
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return store.stat().st_size
+
+
+def _fill(store: Path, jobs: list[Job], outcome: Outcome) -> None:
+    """Finish cells as `finish` does, without waiting for the disk after each."""
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        rows = connection.execute("SELECT * FROM results LIMIT 1")
+        names = [column[0] for column in rows.description][1:]
+        one = rows.fetchone()[1:]
+        ((document,),) = connection.execute("SELECT document FROM cell_documents LIMIT 1").fetchall()
+        listed, marks = ", ".join(f'"{name}"' for name in names), ", ".join("?" * len(names))
+        connection.execute("BEGIN")
+        for job in jobs:
+            made = connection.execute(f"INSERT INTO results ({listed}) VALUES ({marks})", one).lastrowid
+            connection.execute(
+                "UPDATE cells SET state = 'finished', bytes = ?, latency_seconds = ?, seconds = 1.0, result = ?, "
+                "node = 'n', date = '2026-01-01', tries = 1 WHERE id = ?",
+                (outcome.size if isinstance(outcome.size, int) else None, 0.001, made, job.id),
+            )
+            connection.execute("INSERT INTO cell_documents VALUES (?, ?)", (job.id, document))
+        connection.execute("COMMIT")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("overhead", "kills", "store"))
+    parser.add_argument("count", type=int, nargs="?")
+    parser.add_argument("--engine", default="embedded")
+    given = parser.parse_args()
+    if given.what == "overhead":
+        overhead(given.count or 20, given.engine)
+    elif given.what == "kills":
+        kills(given.count or 20)
+    else:
+        large(given.count or 100_000)
+
+
+if __name__ == "__main__":
+    main()
