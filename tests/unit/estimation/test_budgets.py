@@ -48,6 +48,7 @@ def test_rows_of_a_batch_come_before_tiles() -> None:
     assert Estimate.from_document(json.loads(json.dumps(found.document()))) == found
     shown = section(found.document())
     fact = next(fact for fact in shown.facts if fact.label == "budget of a run")
+    assert not any("least" in fact.label for fact in shown.facts), "nobody looked for it"
     assert f"{cut.rows_at_once} of 512 rows at a time" in fact.about
     assert any(
         "--budget 3MiB" in action.command and action.command.startswith("onnxmem pack") for action in shown.actions
@@ -61,6 +62,7 @@ def test_tiles_where_there_is_no_batch_and_the_least_where_nothing_fits() -> Non
     assert facts.rows is None and facts.unsplit
     found, facts = asked(model, "8KiB")
     assert facts.chosen is None and not facts.fits and facts.least.needed < facts.steps[0].needed
+    assert any(fact.label == "least found for a run" for fact in section(found.document()).facts)
     texts = [fact.about for fact in section(found.document()).facts]
     assert "nothing needs as little" in texts
 

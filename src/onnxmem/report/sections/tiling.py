@@ -61,10 +61,11 @@ def budget_facts(document: Document) -> list[Fact]:
             "nothing needs as little" if chosen is None else f"{_way(chosen, budget)}: {known(chosen, 'needed_bytes')}"
         )
         facts.append(Fact("budget of a run", size(budget, "budget_bytes"), how))
-    return [
-        *facts,
-        Fact("least found for a run", size(least, "needed_bytes"), f"{_way(least, budget)}, with its outputs"),
-    ]
+    if chosen is None:  # else nobody looked for less than that
+        facts.append(
+            Fact("least found for a run", size(least, "needed_bytes"), f"{_way(least, budget)}, with its outputs")
+        )
+    return facts
 
 
 def budget_actions(document: Document) -> list[Action]:
