@@ -21,11 +21,12 @@ ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head that this process is on, and a second node."""
+    """A head that this process is on, which has no processor for others, and a node that has."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    found.add_node(num_cpus=1)
     try:
         yield found
     finally:
@@ -44,10 +45,10 @@ def test_a_node_that_is_lost_loses_nothing(cluster: Any, model: Path, chain: Pat
     received: set[str] = set()
 
     def on_progress(now: Progress) -> None:
-        # Half of it is done: both nodes have worked, the other one with models that came over the network.
+        # Models are not where these nodes look: they come over the network.
         folders = [Path(tempfile.gettempdir()) / name for name in left_behind() if name not in before]
         received.update(path.name for folder in folders for path in folder.glob("*/*.onnx"))
-        if now.done == 4 and other in cluster.list_all_nodes():
+        if now.done >= 4 and other in cluster.list_all_nodes():
             cluster.remove_node(other, allow_graceful=False)
 
     found = sweep(
@@ -65,7 +66,7 @@ def test_a_node_that_is_lost_loses_nothing(cluster: Any, model: Path, chain: Pat
     rows = list(read_rows(store, Filter()))
     assert len({(row["verb"], row["model"], row["size"]) for row in rows}) == 12
     assert {row["state"] for row in rows} == {"finished"} and len(found.status.processors) == 1
-    assert received, "the second node was given no model"
+    assert received, "the nodes were given no model"
     assert [name for name in left_behind() if name not in before] == []
 
 
