@@ -6,7 +6,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -name '*.py'
 NATIVE := $(wildcard src/onnxmem/_native/*.[ch]pp tests/native/*.[ch]pp)
 COMPILED = $(firstword $(shell ls -td build/*/compile_commands.json 2>/dev/null))
 
-.PHONY: demo test run-tests check tidy coverage docs help clean
+.PHONY: demo test run-tests check tidy coverage campaign docs help clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make check     lint, format and types only"
 	@echo "make tidy      clang-tidy on the native code"
 	@echo "make coverage  run the tests and say which branches they leave out"
+	@echo "make campaign  search for what breaks it, NAME=files: docs/reliability.md"
 	@echo "make docs      build the reference of the library into build/docs"
 	@echo "make clean     remove $(VENV), builds and caches"
 
@@ -46,6 +47,9 @@ coverage: $(VENV)/installed-tests
 	-$(VENV)/bin/coverage run -m pytest -n 3 --dist worksteal
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
+
+campaign: $(VENV)/installed-tests
+	$(VENV)/bin/python -m campaigns.$(or $(NAME),files) $(ARGUMENTS)
 
 docs: $(VENV)/installed-tests
 	$(PIP) install --group docs

@@ -27,8 +27,15 @@ class OnnxmemError(Exception):
     exit_code = 3
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(_readable(message))
+        self.hint = _readable(hint)
+
+
+def _readable(text: str) -> str:
+    """One line: names come from files, and may hold what would break a line, a terminal or the reading direction."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
 
 
 class UsageError(OnnxmemError):

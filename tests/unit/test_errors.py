@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxmem.errors import EXTRAS, MissingDependency, RuntimeUnsupported, check_extra, missing_extra
+from onnxmem.errors import EXTRAS, MissingDependency, ModelError, RuntimeUnsupported, check_extra, missing_extra
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,3 +28,8 @@ def test_a_missing_package_is_found_before_it_is_needed(monkeypatch: pytest.Monk
     monkeypatch.setitem(EXTRAS, "report", {"altair": "altair", "no_such_module": "no-such-package"})
     with pytest.raises(MissingDependency, match="'no-such-package', which is not installed"):
         check_extra("report")
+
+
+def test_a_message_is_one_line_whatever_a_file_holds() -> None:
+    error = ModelError("no tensor 'a\x1b[31m\n\tb\u202e'", hint="see\x00")
+    assert (str(error), error.hint) == ("no tensor 'a�[31m  b�'", "see�")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,6 +17,9 @@ from onnxmem.model.dims import Dim, Expr, symbol, symbols_of
 
 # What to assume where nothing is said: an image of 224 × 224, a text of 128 tokens, a second of speech.
 _IMAGE, _SEQUENCE, _SAMPLES = 224, 128, 16000
+# What reading an archive raises that is none, or is damaged, or says it holds more than there is memory for.
+_NO_ARRAYS = (ValueError, AttributeError, KeyError, TypeError, EOFError, RuntimeError, MemoryError, struct.error,
+              zlib.error, zipfile.BadZipFile)  # fmt: skip
 _BATCH = re.compile(r"bs|batch.*|.*batch", re.IGNORECASE)
 _SOUND = re.compile(r".*(wav|audio|signal|sample|speech|sound|pcm).*", re.IGNORECASE)
 
@@ -140,7 +145,7 @@ def read_feed_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             return {name: feeds[name].shape for name in feeds.files}
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror or 'it is not an .npz file'}") from error
-    except (ValueError, AttributeError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except _NO_ARRAYS as error:
         raise UsageError(f"'{path}' is not an .npz file of plain arrays") from error
 
 

@@ -237,7 +237,10 @@ def write_skeleton(
         _mark(skeleton)
     path.write_bytes(skeleton.SerializeToString())
     with path.with_name(_ZEROS).open("wb") as zeros:
-        zeros.truncate(largest)
+        try:
+            zeros.truncate(largest)
+        except (OSError, OverflowError) as error:
+            raise ModelError(f"a weight of {largest:,} bytes cannot be") from error
 
 
 def _mark(skeleton: ModelProto) -> None:

@@ -59,7 +59,10 @@ def infer(call: Call, rules: Mapping[str, Rule]) -> Sequence[Shape] | None:
     if rule is None:
         return None
     try:
-        return rule(call)
+        found = rule(call)
+        # A number that a file gives where a size should be may be none.
+        broken = any(isinstance(dim, float) for shape in found or () for dim in shape or ())
+        return None if broken else found
     except (Undecided, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError):
         return None
 

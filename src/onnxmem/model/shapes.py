@@ -48,6 +48,8 @@ from onnxmem.model.weights import constant_value, is_constant
 # convolution adds nothing, and of a pool forgets the dilation; Resize multiplies in single precision.
 _WRONG_IN_ONNX = {"STFT", "Slice", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Resize"}
 
+_ENDLESS = 2**63
+"""What no file can hold: sizes are numbers of 64 bits, and arithmetic on them may exceed that."""
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 
 # Operators of ONNX Runtime whose output has the type of another input than the first, and its type without that input.
@@ -126,10 +128,10 @@ class _Inference:
             shape.SetInParent()  # a scalar has a shape too: the empty one
             for dim in kind.shape:
                 entry = shape.dim.add()
-                if isinstance(dim, int):
-                    entry.dim_value = dim
-                else:
+                if not isinstance(dim, int):
                     entry.dim_param = self._name(dim)
+                elif dim < _ENDLESS:
+                    entry.dim_value = dim
         return proto
 
     def _name(self, dim: Expr) -> str:
@@ -253,7 +255,7 @@ class _Inference:
         if key not in self.schemas:
             try:
                 self.schemas[key] = defs.get_schema(node.op_type, opset, domain)
-            except defs.SchemaError:
+            except (defs.SchemaError, TypeError):  # or a version that is no number of theirs
                 self.schemas[key] = None
         schema = self.schemas[key]
         if schema is None:

@@ -238,9 +238,16 @@ class Chunks:
             binding.bind_cpu_input(name, np.ascontiguousarray(rows))
         outputs.bind(binding, part)
         key, book = self._planner.bound_run(binding), self._planner.book
-        if book.find(key) is None and (expected := learned.trace(part.rows)) is not None:
+        is_new = book.find(key) is None
+        if is_new and (expected := learned.trace(part.rows)) is not None:
             book.expect(key, expected)
+        # One that is recorded may find too little room in the arena that other sizes have left, and lie beside it; and
+        # what it takes there shall not lie beside the arena of its plan.
+        if is_new:
+            self._planner.arena.trim()
         session.run_with_iobinding(binding, run_options)
+        if is_new:
+            self._planner.arena.trim()
         outputs.take(binding, part)
         shape = book.find(key)
         if shape is None or shape.tape is None:

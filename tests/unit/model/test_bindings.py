@@ -115,6 +115,8 @@ def test_files_that_are_no_feeds(tmp_path: Path) -> None:
     (tmp_path / "empty.npz").touch()
     (tmp_path / "text.npz").write_text("no arrays")
     (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
-    for name in ("one.npy", "objects.npz", "empty.npz", "text.npz", "cut.npz", "gone.npz", "."):
+    method = content.index(b"PK\1\2") + 10  # of compression, where the archive lists what is in it
+    (tmp_path / "packed.npz").write_bytes(content[:method] + b"\x63" + content[method + 1 :])
+    for name in ("one.npy", "objects.npz", "empty.npz", "packed.npz", "text.npz", "cut.npz", "gone.npz", "."):
         with pytest.raises(UsageError, match=r"npz|cannot read"):
             read_feed_shapes(tmp_path / name)

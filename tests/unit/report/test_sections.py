@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from onnxmem.errors import UsageError
 from onnxmem.estimation.planning import plan
 from onnxmem.measurement.parts import parts_of
 from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.report.build import make_report
+from onnxmem.report.render.to_html import render_html
 from onnxmem.report.render.to_terminal import render_text
 from onnxmem.report.sections.forecast import forecast_notes
 from tests.unit.report import samples
@@ -230,3 +232,11 @@ def test_plans_and_estimates_say_what_tiles_give() -> None:
         assert fact.about == "0.25× of 40.0 MiB; 56 → 149 nodes, 2.0% more work"
         table = next(table for table in section.tables if table.title == "In pieces")
         assert [cell.text for cell in table.rows[0]] == ["8 stripes", "12", "conv_in", "conv_out", "30.0 MiB", "2.0%"]
+
+
+@pytest.mark.parametrize("row", [{"name": 7, "size_bytes": 1}, {}, 7])
+def test_a_damaged_result_is_refused_in_a_sentence(row: Any) -> None:
+    damaged = {**samples.plan(), "placement": [row]}
+    for render in (render_html, render_text):
+        with pytest.raises(UsageError, match="this is no result of 'onnxmem plan'"):
+            render(make_report([damaged]))

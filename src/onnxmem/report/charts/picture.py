@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 from onnxmem.errors import missing_extra
 from onnxmem.report.charts import theme
 from onnxmem.report.charts.canvas import Picture
+from onnxmem.report.damaged import verb_of, whole
 from onnxmem.report.report import Chart
 
 DRAWINGS = {
@@ -54,7 +55,7 @@ def draw(chart: Chart, **more: Any) -> Picture:
     place, function = DRAWINGS[chart.kind].split(":")
     draws = getattr(importlib.import_module(f"onnxmem.report.charts.{place}"), function)
     # Altair would check every part against its schema, for a quarter of the time; what is drawn here, tests check.
-    with debug_mode(arg=False):
+    with debug_mode(arg=False), whole(verb_of(chart.document)):
         drawn: Picture = draws(chart.document, **more)
     return drawn
 

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from onnxmem.report.damaged import verb_of, whole
 from onnxmem.report.report import Action, Cell, Chart, Fact, Report, Section, Table
 from onnxmem.units import format_bytes
 
@@ -62,7 +63,9 @@ def _section(section: Section, width: int, colour: bool) -> Iterable[RenderableT
     for paragraph in section.story:
         yield from ("", Text(paragraph))
     for chart in section.charts:
-        yield from _chart(chart, width, colour)
+        with whole(verb_of(chart.document)):
+            drawn = list(_chart(chart, width, colour))
+        yield from drawn
     for table in section.tables:
         yield from ("", *_table(table, width))
     if section.notes:

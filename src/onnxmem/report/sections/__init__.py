@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from onnxmem.errors import UsageError
 from onnxmem.report.cells import words
+from onnxmem.report.damaged import whole
 from onnxmem.report.report import Document, Section
 
 BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "trace": "plan:trace_section",
@@ -30,16 +31,10 @@ def section(document: Document) -> Section:
     kind = check_schema(document)
     file, function = BUILDERS[kind].split(":")
     build: Callable[[Document], Section] = getattr(importlib.import_module(f"onnxmem.report.sections.{file}"), function)
-    try:
+    with whole(kind):
         built = build(document)
         tables = tuple(table for table in built.tables if table.rows)
         return replace(built, tables=tables, notes=few(built.notes), source=document)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        what = f"it has no '{error.args[0]}'" if isinstance(error, KeyError) else words(error, 120)
-        raise UsageError(
-            f"this is no result of 'onnxmem {kind}', although it says so: {what}",
-            hint=f"make it again with onnxmem {kind} --json",
-        ) from error
 
 
 def check_schema(document: Document) -> str:

@@ -1,0 +1,1 @@
+"""Searches for what breaks it, larger than tests can be: docs/reliability.md says what came of them."""
