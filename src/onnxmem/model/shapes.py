@@ -12,6 +12,7 @@ A deadline bounds all of it: nodes not reached by then are Unknown, and say so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -266,7 +267,9 @@ class _Inference:
             types[name] = self.to_proto(kind) if kind is not None and kind.elem_type else TypeProto()
             value = scope.value_of(name)
             if value is not None and value.size <= _LARGEST_INPUT_DATA and values.concrete(value) and kind is not None:
-                data[name] = _tensor(value, kind.elem_type)
+                # A type that a file gives wrongly has no such values.
+                with suppress(KeyError, NotImplementedError, TypeError, ValueError, OverflowError):
+                    data[name] = _tensor(value, kind.elem_type)
         try:
             outputs = shape_inference.infer_node_outputs(
                 schema, node, types, data, opset_imports=self.opset_protos, ir_version=self.ir_version

@@ -39,10 +39,11 @@ def propagate(
     floats: bool = False,
 ) -> Value | None:
     """The value of a node's first output, or None where it cannot be known; `floats` are what its first input holds."""
+    first = shapes[0] if shapes else None
     if op_type == "Shape":
-        return _shape(shapes[0], attributes)
+        return _shape(first, attributes)
     if op_type == "Size":
-        return None if shapes[0] is None else _value(product(shapes[0]))
+        return None if first is None else _value(product(first))
     rule = _FLOAT_RULES.get(op_type) if floats else None
     rule = rule or _RULES.get(op_type)
     if rule is None or not values or any(value is None for value in values[:1]):
@@ -76,7 +77,10 @@ def _value(entries: object) -> Value:
 def _shape(shape: Shape, attributes: Attributes) -> Value | None:
     if shape is None:
         return None
-    part = shape[slice(attributes.get("start"), attributes.get("end"))]
+    try:
+        part = shape[slice(attributes.get("start"), attributes.get("end"))]
+    except TypeError:  # attributes that are no numbers
+        return None
     array = np.empty(len(part), dtype=object)
     array[:] = part
     return array
