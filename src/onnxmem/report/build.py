@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.estimation.planning import Planning
-from onnxmem.placement.plan import Plan
 from onnxmem.report.cells import words
 from onnxmem.report.charts.timeline import SCALE
 from onnxmem.report.render.to_json import SCHEMA
@@ -66,11 +64,14 @@ def document_of(result: Any) -> Document:
     """The JSON document of a result."""
     if isinstance(result, Mapping):
         return result
-    if isinstance(result, Plan):
-        return Planning.of(result).document()
     if callable(getattr(result, "document", None)):
         document: Document = result.document()
         return document
+    from onnxmem.estimation.planning import Planning  # noqa: PLC0415  what parses models is large
+    from onnxmem.placement.plan import Plan  # noqa: PLC0415
+
+    if isinstance(result, Plan):
+        return Planning.of(result).document()
     raise UsageError(f"there is no report on a {type(result).__name__}")
 
 
