@@ -57,7 +57,8 @@ def test_saved_results_become_one_report(
 
 @pytest.mark.parametrize("verb", sorted(typer.main.get_command(app).commands.keys() - WITHOUT_PAGE))  # type: ignore[attr-defined]
 def test_every_verb_writes_a_page(verb: str) -> None:
-    options = typer.main.get_command(app).commands[verb].params  # type: ignore[attr-defined]
+    command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    options = getattr(command, "commands", {"run": command})["run"].params
     assert any("--html" in option.opts for option in options)
 
 
