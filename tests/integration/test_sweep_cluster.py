@@ -24,7 +24,10 @@ def cluster() -> Iterator[Any]:
     """A head that this process is on, which has no processor for others, and a node that has."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
+    # However long a busy machine takes: nodes are given time to start, and are not thought dead because they are slow.
+    patience = ("RAY_raylet_start_wait_time_s", "RAY_health_check_timeout_ms", "RAY_gcs_server_request_timeout_seconds")
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    os.environ |= dict(zip(patience, ("600", "60000", "300"), strict=True))
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     found.add_node(num_cpus=1)
     try:

@@ -316,15 +316,16 @@ void test_fork() {
 
 }  // namespace
 
-void test_outputs(bool forks) {
+void test_outputs(bool threads_only) {
   CHECK(pages_move());
+  test_threads();
+  if (threads_only) return;
   test_there_and_back(1 << 20, false);
   test_there_and_back(6 << 20, true);
   for (unsigned seed = 0; seed < 4; ++seed) fuzz(seed, seed % 3 == 2);
   test_off_the_tape();
   for (unsigned seed = 0; seed < 6; ++seed) fuzz_off_the_tape(seed);
-  test_threads();
-  if (forks) test_fork();
+  test_fork();
 }
 
 }  // namespace onnxmem::arena

@@ -23,7 +23,7 @@
 
 namespace onnxmem::arena {
 
-void test_outputs(bool forks);  // in a file of its own
+void test_outputs(bool threads_only);  // in a file of its own
 
 struct Call {
   int buffer;

@@ -29,7 +29,7 @@ def script() -> None:
 
 
 def opened(document: dict[str, Any], budget: int | None = None) -> AppTest:
-    page = AppTest.from_function(script, default_timeout=60)
+    page = AppTest.from_function(script, default_timeout=600)
     page.session_state["document"] = document
     page.session_state["choice"] = Choice(path=Path("model.onnx"), budget=budget)
     page.run()

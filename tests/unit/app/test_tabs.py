@@ -53,7 +53,7 @@ def choice(tmp_path: Path) -> Choice:
 
 def opened(tab: str, space: Workspace, choice: Choice, estimate: Any = None) -> Any:
     given = (tab, space, choice, estimate or ended(samples.estimate()))
-    return testing.AppTest.from_function(draw, args=given, default_timeout=30)
+    return testing.AppTest.from_function(draw, args=given, default_timeout=600)
 
 
 def keep(space: Workspace, page: Any, place: tuple[str, ...], words: tuple[str, ...], document: Any) -> None:

@@ -36,7 +36,7 @@ def curves(name: str = "model.onnx", exact: bool = True) -> dict[str, Any]:
 
 
 def opened(document: dict[str, Any], budget: int | None = None) -> AppTest:
-    page = AppTest.from_function(script, default_timeout=60)
+    page = AppTest.from_function(script, default_timeout=600)
     page.session_state["curves"], page.session_state["budget"] = document, budget
     page.run()
     assert not page.exception
