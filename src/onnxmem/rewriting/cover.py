@@ -30,7 +30,7 @@ class Table:
         for each in found:
             by_place.setdefault(each.span.first, {}).setdefault(each.span.last, []).append(each)
         self.by_first: Mapping[int, Sequence[tuple[int, Sequence[Candidate]]]] = {
-            first: sorted((last, sorted(group, key=lambda c: c.nodes)) for last, group in by_last.items())
+            first: sorted((last, sorted(group, key=lambda c: (c.nodes, c.extra))) for last, group in by_last.items())
             for first, by_last in by_place.items()
         }
 
