@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-import time
+from threading import Barrier
 
 import numpy as np
 import numpy.typing as npt
@@ -16,25 +16,27 @@ import numpy.typing as npt
 import onnxmem
 
 _session: onnxmem.InferenceSession | None = None
+_together: Barrier | None = None
 
 
-def load(package: str) -> None:
+def load(package: str, together: Barrier) -> None:
     """Called once in each worker: sessions are made where they run, never before a fork."""
-    global _session  # noqa: PLW0603  one per process is what is wanted
-    _session = onnxmem.InferenceSession(package)
+    global _session, _together  # one per process is what is wanted
+    _session, _together = onnxmem.InferenceSession(package), together
 
 
 def run(x: npt.NDArray[np.float32]) -> tuple[int, float]:
     """Called for each task."""
-    assert _session is not None
-    time.sleep(0.05)  # so that the other workers get something to do, too
+    assert _session is not None and _together is not None
+    _together.wait(600)  # for the other worker, so that both of them are seen at work
     name = _session.get_inputs()[0].name
     return os.getpid(), float(_session.run(None, {name: x})[0].sum())
 
 
 def main(package: str, method: str = "spawn") -> set[tuple[int, float]]:
     """Eight tasks for two workers: who did them, and with which result."""
-    with multiprocessing.get_context(method).Pool(2, load, (package,)) as pool:
+    context = multiprocessing.get_context(method)
+    with context.Pool(2, load, (package, context.Barrier(2))) as pool:
         return set(pool.map(run, [np.ones((1, 512), np.float32)] * 8, chunksize=1))
 
 

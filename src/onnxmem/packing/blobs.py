@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -245,14 +246,15 @@ def leave_tables_on_disk(model: Path) -> None:
     A run that reads a row of a mapped file gets what lies around it in one piece in the page cache, which after writing
     is up to 2 MiB: a few rows would bring the whole table. Read again from the disk, it lies there in small pieces.
     """
-    if model.suffix == ".ort":
+    if model.suffix == ".ort" or not hasattr(os, "posix_fadvise"):  # which macOS has not
         return
     graph = onnx.load_model(model, load_external_data=False).graph
     looked_up = {name for node in graph.node if node.op_type in _LOOKUPS for name in node.input}
     whole = {name for node in graph.node if node.op_type not in _LOOKUPS for name in node.input}
     for tensor in _outside(graph, looked_up - whole):
         path, offset, length = external_location(tensor, model.parent)
-        with path.open("rb") as file:
+        # It only costs memory where the system refuses; the package is whole.
+        with suppress(OSError), path.open("rb") as file:
             os.fdatasync(file.fileno())
             os.posix_fadvise(file.fileno(), offset, length or 0, os.POSIX_FADV_DONTNEED)
 

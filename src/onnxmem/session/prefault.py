@@ -44,11 +44,11 @@ def prefault(file: Path, ranges: Sequence[Range]) -> None:
 
         for part in _pages(ranges, mapped):
             advise(part, _POPULATE_READ)
-        for part in between(ranges, mapped):
+        for part in _between(ranges, mapped):
             advise(part, _RANDOM)
 
 
-def between(ranges: Sequence[Range], within: Range) -> Iterator[Range]:
+def _between(ranges: Sequence[Range], within: Range) -> Iterator[Range]:
     """The pages that are in none of the ranges."""
     place = within[0]
     for start, length in sorted(_pages(ranges, within)):

@@ -49,11 +49,8 @@ def keeps_below(chosen: tuple[Candidate, ...], live: list[int], most: int) -> bo
     return True
 
 
-# Of two with the same ends, the one with fewer nodes is taken, whatever it multiplies: that one alone is known to do.
 @given(
-    st.lists(candidate(), max_size=6, unique_by=lambda each: (each.span.first, each.span.last)),
-    st.lists(st.integers(0, 9), min_size=COUNT, max_size=COUNT),
-    st.integers(0, 9),
+    st.lists(candidate(), max_size=6), st.lists(st.integers(0, 9), min_size=COUNT, max_size=COUNT), st.integers(0, 9)
 )
 def test_no_choice_has_fewer_nodes(found: list[Candidate], live: list[int], most: int) -> None:
     chosen = cover(Table(found), live, most, 8)
@@ -65,7 +62,9 @@ def test_no_choice_has_fewer_nodes(found: list[Candidate], live: list[int], most
         # A region where nothing is too high is not looked at.
         and all(max(live[each.span.first : each.span.last + 1]) > most for each in choice)
     ]
-    assert (chosen is None) == (not good)
+    # Of two with the same ends, the one with fewer nodes is taken, whatever it multiplies, which may then be too much.
+    alike = len({each.span[:2] for each in found}) < len(found)
+    assert (chosen is None) == (not good) or (alike and chosen is None)
     if chosen is not None:
         assert keeps_below(chosen, live, most)
         assert sum(each.extra for each in chosen) <= 8
