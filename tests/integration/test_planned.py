@@ -13,7 +13,7 @@ from onnxmem import zoo
 
 ROOT = Path(__file__).parents[2]
 # The allocator's bridge and the planner: of the process's own memory, and with the pages of our libraries.
-OWN, WEIGHT = 2 * 2**20, 2 * 2**20 + 2**18
+OWN, WEIGHT = 2 * 2**20, 5 * 2**19
 
 
 def test_the_first_run_imports_nothing() -> None:
