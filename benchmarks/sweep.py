@@ -31,7 +31,7 @@ from onnxmem import measure, read_sweep, sweep, zoo
 from onnxmem.history.figures_of import measured
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal
-from onnxmem.sweeping.cell import Cell, Settings
+from onnxmem.sweeping.cell import Cell, Settings, Stage
 from onnxmem.sweeping.engine import Job
 from onnxmem.sweeping.outcome import Outcome
 from onnxmem.sweeping.read import Filter, read_rows
@@ -183,7 +183,7 @@ def _print(columns: dict[str, str]) -> None:
 
 
 def _begin(store: Path, cells: list[Cell]) -> list[Job]:
-    here = {False: (PROCESSOR,), True: (PROCESSOR,)}
+    here = {Stage(True): (PROCESSOR,)}
     return begin_sweep(
         store, cells, processors=here, each=True, engine="embedded", command="", commit=None, again=False
     )
