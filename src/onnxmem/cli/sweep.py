@@ -303,7 +303,8 @@ def _now_and_then(step: OnProgress) -> OnProgress:
         nonlocal last
         if time.monotonic() - last >= _SILENCE:
             last = time.monotonic()
-            step(now._replace(stage=f"{now.done:,} of {now.total:,}, {now.stage}"))
+            counted = f"{now.done:,} of {now.total:,}, " if now.total else ""
+            step(now._replace(stage=f"{counted}{now.stage}"))
 
     return told
 

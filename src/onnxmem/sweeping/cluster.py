@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
 from onnxmem.environment import available_cores, package_version
@@ -29,6 +30,14 @@ from onnxmem.sweeping.sent_files import SentFiles
 from onnxmem.units import format_bytes
 
 _KNOCK = 3.0
+_NO_ANSWER = "ray start --head starts one; if it has a token, RAY_AUTH_TOKEN must be that here"
+_VARIABLES = {
+    # Nothing of a sweep is anyone else's business.
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Ray gives way to all others unless it is told not to: what is measured here would be slower than elsewhere.
+    "RAY_worker_niceness": "0",
+}
 
 
 class Cluster:
@@ -38,11 +47,12 @@ class Cluster:
 
     def __init__(self, address: str | None = None, parallel: int = 1, retries: int = 0) -> None:
         check_extra("cluster")
-        # Nothing of a sweep is anyone else's business.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        # Ray gives way to all others unless it is told not to: what is measured here would be slower than elsewhere.
-        os.environ.setdefault("RAY_worker_niceness", "0")
+        for name, value in _VARIABLES.items():
+            os.environ.setdefault(name, value)
+        if address is not None and _has_token():
+            # A cluster that `ray start` has started may ask for it; to others it does not matter.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+        logging.getLogger("ray").setLevel(logging.ERROR)
         import ray  # noqa: PLC0415
 
         if parallel < 1:
@@ -63,7 +73,7 @@ class Cluster:
                 logging_level=logging.ERROR,
                 configure_logging=False,
             )
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
             raise _no_answer(address, str(error)) from error
 
     def __enter__(self) -> Self:
@@ -182,8 +192,16 @@ def _knock(address: str) -> None:
         raise _no_answer(address, str(error)) from error
 
 
+def _has_token() -> bool:
+    given = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return given or Path("~/.ray/auth_token").expanduser().exists()
+
+
 def _no_answer(address: str | None, why: str) -> OnnxmemError:
     said = " ".join(why.split())[:200]
     if address is None:
         return OnnxmemError(f"Ray does not start: {said}")
-    return OnnxmemError(f"no Ray cluster answers at '{address}': {said}", hint="ray start --head starts one")
+    return OnnxmemError(
+        f"no Ray cluster answers at '{address}': {said}",
+        hint=_NO_ANSWER,
+    )
