@@ -175,8 +175,7 @@ class Manifest(Record):
 
     def text(self) -> str:
         """The manifest as it is stored, with a hash of itself."""
-        document = {"schema": SCHEMA, **self.document()}
-        return _render({**document, "manifest_sha256": _hash(document)})
+        return sign({"schema": SCHEMA, **self.document()})
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Manifest:
@@ -341,6 +340,12 @@ def verify_package(folder: Path | str, on_bytes: OnBytes | None = None) -> Packa
     for file in package.manifest.files:
         check_stored(package.folder, file, on_bytes)
     return package
+
+
+def sign(document: Mapping[str, Any]) -> str:
+    """A manifest's document as text, with a hash of itself."""
+    plain = {key: value for key, value in document.items() if key != "manifest_sha256"}
+    return _render({**plain, "manifest_sha256": _hash(plain)})
 
 
 def _hash(document: Mapping[str, Any]) -> str:

@@ -115,6 +115,10 @@ def _cell_row(row: sqlite3.Row) -> CellRow:
 
 def _status(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Status:
     last = connection.execute("SELECT id, date, engine FROM sweeps ORDER BY id DESC LIMIT 1").fetchone()
+    if last is None:
+        raise UsageError(
+            "the store has cells, but no sweep that they are of", hint="name a file that a sweep has written"
+        )
     states: Counter[str] = Counter()
     verbs: Counter[str] = Counter()
     processors: dict[str, None] = {}
