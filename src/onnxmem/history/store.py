@@ -25,6 +25,8 @@ _MAGIC, _HEADER = b"SQLite format 3\0", 100
 _PATIENCE = 60.0
 # What SQLite needs at the least to begin a change, in bytes.
 _LEAST_ROOM = 256 * 1024
+_LONGEST = 256 * 2**20
+"""Of a text in the file, in bytes."""
 _HINT = "name a new file, or one that --history has written"
 
 _KEY = ("model", "mode", "shapes", "threads", "settings", "by")
@@ -97,6 +99,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
         # Whoever comes second waits here, and then finds what the first has made.
         connection.execute("BEGIN IMMEDIATE")
         with connection:
+            _check_tables(connection, path)
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 for statement in _SCHEMA:
                     connection.execute(statement)
@@ -192,14 +195,33 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         try:
             connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=_PATIENCE)
             connection.execute("PRAGMA query_only = 1")
+            _check_tables(connection, path)
             connection.execute("SELECT 1 FROM results LIMIT 1")
         except sqlite3.OperationalError:
             # In a folder that cannot be written to there is no room for what readers share: then nobody writes, either.
             if os.access(path.parent, os.W_OK):
                 raise
             connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
+            _check_tables(connection, path)
         with closing(connection):
             yield connection
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Nothing but tables and their indices: a view, a trigger or a column that is computed is a program, which may come
+    from a stranger and need not end."""
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    connection.execute("PRAGMA trusted_schema = 0")
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    plain = all(
+        kind in ("table", "index") and not str(sql).upper().startswith("CREATE VIRTUAL") for kind, _, sql in found
+    )
+    for kind, name, _ in found:
+        if plain and kind == "table":
+            columns = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
+            plain = not any(hidden for (hidden,) in columns)
+    if not plain:
+        raise UsageError(f"'{path}' is no history: it has more in it than tables", hint=_HINT)
 
 
 @contextmanager

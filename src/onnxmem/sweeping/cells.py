@@ -17,7 +17,8 @@ from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.model.bindings import free_dimensions
 from onnxmem.prediction.predict import MODES as PREDICTED
-from onnxmem.session.package import content_hash, mode_for
+from onnxmem.session.package import mode_for
+from onnxmem.session.stored_files import content_hash
 from onnxmem.sweeping.cell import Cell
 from onnxmem.sweeping.spec import Group, Spec
 from onnxmem.sweeping.verbs import Verb, find_verb

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Self
 
 from onnxmem.environment import available_cores, package_version
@@ -30,7 +29,7 @@ from onnxmem.sweeping.sent_files import SentFiles
 from onnxmem.units import format_bytes
 
 _KNOCK = 3.0
-_NO_ANSWER = "ray start --head starts one; if it has a token, RAY_AUTH_TOKEN must be that here"
+_NO_ANSWER = "ray start --head starts one; if it asks for a token, set RAY_AUTH_MODE=token here, and where nodes start"
 _VARIABLES = {
     # Nothing of a sweep is anyone else's business.
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -49,9 +48,6 @@ class Cluster:
         check_extra("cluster")
         for name, value in _VARIABLES.items():
             os.environ.setdefault(name, value)
-        if address is not None and _has_token():
-            # A cluster that `ray start` has started may ask for it; to others it does not matter.
-            os.environ.setdefault("RAY_AUTH_MODE", "token")
         logging.getLogger("ray").setLevel(logging.ERROR)
         import ray  # noqa: PLC0415
 
@@ -190,11 +186,6 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK).close()
     except (OSError, ValueError, OverflowError) as error:
         raise _no_answer(address, str(error)) from error
-
-
-def _has_token() -> bool:
-    given = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    return given or Path("~/.ray/auth_token").expanduser().exists()
 
 
 def _no_answer(address: str | None, why: str) -> OnnxmemError:

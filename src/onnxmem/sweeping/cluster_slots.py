@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from onnxmem.sweeping.cluster import Cluster
 
 _TICK, _LOOK, _GRACE = 0.5, 3.0, 30.0
+_STARTS, _PATIENCE = 20, 120.0
+"""So many workers in a row that do not start, over so many seconds, are reason to give up."""
 
 
 @dataclass(eq=False)
@@ -62,6 +64,8 @@ class Slots:
         self._needs = needs
         self._slots: dict[tuple[str, int], Slot] = {}
         self._looked = 0.0
+        self._failed_starts: list[float] = []
+        """When workers did not start, since one did."""
 
     @property
     def busy(self) -> bool:
@@ -107,15 +111,18 @@ class Slots:
                 del self._slots[key]
                 # Soon, but not at once: a dead node is alive for a while.
                 self._looked = time.monotonic() - _LOOK + _TICK
+                if not self._slots:
+                    time.sleep(_TICK)
                 if slot.job is not None:
                     yield slot, self._lost(error)
-                elif not isinstance(error, self._ray.exceptions.RayActorError):
+                elif not isinstance(error, self._ray.exceptions.RayActorError) or self._hopeless():
                     raise OnnxmemError(
                         ray_sentence(error), hint="every node needs onnxmem, and a temporary folder"
                     ) from error
                 continue
             if slot.job is None:
                 slot.processor = self._cluster.checked(found).processor()
+                self._failed_starts = []
             else:
                 yield slot, Outcome.from_document(found)
         for key, slot in list(self._slots.items()):
@@ -123,6 +130,11 @@ class Slots:
                 del self._slots[key]
                 self._leave(slot.worker)
                 yield slot, failure(TIME_LIMIT, f"it did not answer within {slot.job.cell.limit + _GRACE:g} s")
+
+    def _hopeless(self) -> bool:
+        """Whether no worker starts any more. Some may not, while a node is lost."""
+        self._failed_starts.append(time.monotonic())
+        return len(self._failed_starts) > _STARTS and self._failed_starts[-1] - self._failed_starts[0] > _PATIENCE
 
     def _lost(self, error: Exception) -> Outcome:
         errors = self._ray.exceptions

@@ -154,6 +154,10 @@ def _groups(connection: sqlite3.Connection, where: str, values: Sequence[object]
 
 def _status(connection: sqlite3.Connection, where: str, values: Sequence[object], groups: Sequence[_Group]) -> Status:
     last = connection.execute("SELECT id, date, engine FROM sweeps ORDER BY id DESC LIMIT 1").fetchone()
+    if last is None:
+        raise UsageError(
+            "the store has cells, but no sweep that they are of", hint="name a file that a sweep has written"
+        )
     states: Counter[str] = Counter()
     verbs: Counter[str] = Counter()
     for group in groups:

@@ -104,7 +104,11 @@ def expand(paths: Sequence[str], folder: Path, place: str = "") -> tuple[Path, .
         else:
             # A pattern of an absolute path is one of the root's.
             root = Path(Path(each).anchor) if Path(each).is_absolute() else folder
-            matches = sorted(root.glob(str(Path(each).relative_to(root)) if Path(each).is_absolute() else each))
+            try:
+                matches = sorted(root.glob(str(Path(each).relative_to(root)) if Path(each).is_absolute() else each))
+            except (ValueError, NotImplementedError, OSError) as error:
+                at = f"{place} is '{each}'," if place else f"'{each}' is"
+                raise UsageError(f"{at} no pattern of paths: {error}") from error
         if not matches or not matches[0].exists():
             at = f"{place} is '{each}', and" if place else f"cannot read '{each}':"
             raise UsageError(f"{at} there is no such file")

@@ -17,10 +17,7 @@ from onnxmem import cli
         ("compare x.onnx y.onnx", 2, "cannot read 'x.onnx', 'y.onnx'"),
         ("share x.onnx", 2, "on a device each has its own"),
         ("demo", 2, "about the CPU's memory"),
-        *(
-            (f"{verb} x.onnx", 2, "No such option")
-            for verb in ("estimate", "plan", "fit", "explain", "pack", "check")
-        ),
+        *((f"{verb} x.onnx", 2, "No such option") for verb in ("estimate", "plan", "fit", "explain", "pack", "check")),
     ],
 )
 def test_without_a_gpu(

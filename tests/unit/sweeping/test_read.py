@@ -141,3 +141,11 @@ def test_parquet_where_it_is_there(store: Path, tmp_path: Path) -> None:
     export_rows(store, Filter(), tmp_path / "cells.parquet")
     table = parquet.read_table(tmp_path / "cells.parquet")
     assert table.num_rows == 5 and table.column("bytes").to_pylist()[3] is None
+
+
+def test_no_spreadsheet_takes_a_name_for_a_formula(store: Path, tmp_path: Path) -> None:
+    names = ("=1+1.onnx", "+net.onnx", "-net.onnx", "@net.onnx", "net=1.onnx")
+    swept(store, *((cell(name=name, sha256=name), outcome()) for name in names))
+    export_rows(store, Filter(), path := tmp_path / "cells.csv")
+    with path.open(newline="") as file:
+        assert [row["model"] for row in csv.DictReader(file)] == [f"'{name}" for name in names[:-1]] + [names[-1]]
