@@ -48,9 +48,10 @@ class Cluster:
         check_extra("cluster")
         for name, value in _VARIABLES.items():
             os.environ.setdefault(name, value)
-        logging.getLogger("ray").setLevel(logging.ERROR)
         import ray  # noqa: PLC0415
 
+        # After the import, which has its own idea of what is to be said.
+        logging.getLogger("ray").setLevel(logging.ERROR)
         if parallel < 1:
             raise UsageError(f"{parallel} measurements at a time are none")
         if address is not None:
