@@ -66,7 +66,7 @@ def plan_section(document: Document) -> Section:
             Cell(words(cell["size"], 60)),
             Cell("finished") if cell["finished"] else seconds(cell, "seconds"),
         )
-        for cell in cells
+        for cell in sorted(cells, key=lambda cell: bool(cell["finished"]))  # what is left to do is what was asked
     )
     will = "nothing tells how long that takes" if total is None else f"about {format_duration(total)}"
     return Section(
