@@ -30,7 +30,7 @@ _SHARES = {
 }  # fmt: skip
 """A data race costs more to look for, and the order search has no threads."""
 
-_LENGTHS = ((32, 0.9), (120, 0.09), (400, 0.01))
+_LENGTHS = ((16, 0.6), (32, 0.3), (120, 0.09), (400, 0.01))
 """The longest inputs in bytes, and how many of the executions: small instances are as good, and faster."""
 
 _KEPT = 60
@@ -55,7 +55,7 @@ def _fuzz(program: Path, corpus: Path, executions: int, longest: int, planted: b
     """How many were executed, and what was found."""
     with tempfile.TemporaryDirectory() as found:
         limits = (f"-runs={executions}", f"-max_len={longest}", f"-artifact_prefix={found}/")
-        command = [program, corpus, *limits, *_OPTIONS]
+        command: list[str | Path] = [program, corpus, *limits, *_OPTIONS]
         environment = _environment(planted)
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
         executed = re.search(r"stat::number_of_executed_units: +(\d+)", done.stderr)
@@ -71,7 +71,7 @@ def _fuzz(program: Path, corpus: Path, executions: int, longest: int, planted: b
 
 def _keep(program: Path, target: str, corpus: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        command = [program, folder, corpus, "-merge=1", "-max_len=120", *_OPTIONS]
+        command: list[str | Path] = [program, folder, corpus, "-merge=1", "-max_len=120", *_OPTIONS]
         subprocess.run(command, check=True, capture_output=True, env=_environment(False))
         found = sorted((path.read_bytes() for path in Path(folder).iterdir()), key=lambda each: (len(each), each))
     earlier = (HERE / "corpus" / f"{target}.txt").read_text().split()

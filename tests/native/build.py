@@ -38,18 +38,12 @@ class CannotBuild(Exception):
     """This machine has no compiler, or none with this sanitizer."""
 
 
-def build(module: str, sanitizer: str) -> Path:
-    """The program made of tests/native/<module>_*.cpp and the module's sources, except its Python bindings."""
-    flags = (_OPTIMIZATION.get(module, "-O0"), *SANITIZERS[sanitizer])
-    return _made(
-        f"{module}-{sanitizer}", _compiler(), flags, _files(HERE, f"{module}_*") + _files(NATIVE, f"{module}_*")
-    )
-
-
-def build_target(target: str, sanitizer: str) -> Path:
-    """A program that runs a target over kept and random inputs."""
+def build(target: str, sanitizer: str) -> Path:
+    """A program that runs a target over kept and random inputs, and the tests beside it, if there are any."""
+    tests = _files(HERE, f"{target}_*") or [HERE / "fuzz_main.cpp"]
+    files = [*tests, HERE / "fuzz_driver.cpp", HERE / f"fuzz_{target}.cpp", HERE / "fuzz_source.hpp"]
     flags = (_OPTIMIZATION.get(target, "-O0"), *SANITIZERS[sanitizer])
-    return _made(f"fuzz-{target}-{sanitizer}", _compiler(), flags, [*_target_files(target), HERE / "fuzz_driver.cpp"])
+    return _made(f"{target}-{sanitizer}", _compiler(), flags, [*files, *_files(NATIVE, f"{target}_*")])
 
 
 def build_fuzzer(target: str, sanitizer: str) -> Path:
@@ -59,17 +53,14 @@ def build_fuzzer(target: str, sanitizer: str) -> Path:
     if compiler is None:
         raise CannotBuild("this needs clang with libFuzzer: on Debian and Ubuntu, apt-get install clang")
     kind, *others = SANITIZERS[sanitizer]
-    # CUDA's functions are called by types of our own, in which a structure has another name. Following comparisons takes
+    # CUDA's functions are called by types of our own, where a structure has another name. Following comparisons takes
     # a third of the time: bytes are decisions here, and there is no number to be guessed.
     flags = (
         "-O2", kind.replace("=", "=fuzzer,"), "-fno-sanitize=function", "-fno-sanitize-coverage=trace-cmp", *others,
     )  # fmt: skip
-    return _made(f"fuzzer-{target}-{sanitizer}", compiler, flags, _target_files(target), _EMPTY_TARGET)
-
-
-def _target_files(target: str) -> list[Path]:
     helpers = [path for path in _files(HERE, f"{target}_*") if path.suffix == ".hpp" or path.stem == "arena_stand_in"]
-    return [HERE / f"fuzz_{target}.cpp", HERE / "fuzz_source.hpp", *helpers, *_files(NATIVE, f"{target}_*")]
+    files = [HERE / f"fuzz_{target}.cpp", HERE / "fuzz_source.hpp", *helpers, *_files(NATIVE, f"{target}_*")]
+    return _made(f"fuzzer-{target}-{sanitizer}", compiler, flags, files, _EMPTY_TARGET)
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:

@@ -34,3 +34,4 @@ inline bool planted() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+int run_inputs(const char* path, long inputs, unsigned long seed);  // fuzz_driver.cpp
