@@ -22,17 +22,16 @@ from campaigns.processes import adopt_orphans, load_everything
 
 
 class Part(NamedTuple):
-    """One kind of faults: how many there were, what came of them, and what should not have."""
+    """One kind of faults: how many there were, and what should not have come of them."""
 
     faults: int
-    summary: str
     findings: list[str]
 
 
 def _kills(times: int, planted: bool) -> Part:
     from campaigns import kills  # noqa: PLC0415  each part loads what it needs
 
-    faults, texts, findings = 0, [], []
+    faults, findings = 0, []
     for name, verb in kills.VERBS.items():
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
@@ -41,19 +40,48 @@ def _kills(times: int, planted: bool) -> Part:
             found = kills.kill(name, folder, share, spoil=kills.cut_short if planted else None)
         faults += found.kills
         findings += found.findings
-        texts.append(f"{name}: {found.outcomes['old']} times the old one, {found.outcomes['new']} the new one")
-        print(f"  {texts[-1]} ({found.kills} kills)", flush=True)
-    return Part(faults, "; ".join(texts), findings)
+        old, new = found.outcomes["old"], found.outcomes["new"]
+        print(f"  {name}: {found.kills} kills, {old} times the old one was there, {new} times the new one", flush=True)
+    return Part(faults, findings)
 
 
-PARTS: Mapping[str, Callable[[int, bool], Part]] = {"kills": _kills}
-_TIMES = {"kills": 1000}
+def _disks(times: int, planted: bool) -> Part:
+    from campaigns import disks, kills  # noqa: PLC0415
+
+    faults, refused, findings = 0, 0, []
+    for name in kills.VERBS:
+        with tempfile.TemporaryDirectory() as temporary:
+            kills.prepare(Path(temporary))
+            one = disks.fill(name, Path(temporary), times, spoil=kills.cut_short if planted else None)
+        print(f"  {name}: {one[0]} times no room, {one[1]} times refused", flush=True)
+        faults, refused, findings = faults + one[0], refused + one[1], findings + one[2]
+    return Part(faults, findings)
+
+
+def _memory(times: int, planted: bool) -> Part:
+    from campaigns import no_memory  # noqa: PLC0415
+
+    return Part(*no_memory.run(times, planted))
+
+
+def _interference(_times: int, planted: bool) -> Part:
+    from campaigns import interference, kills  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as temporary:
+        kills.prepare(Path(temporary))
+        return Part(*interference.run(Path(temporary), planted))
+
+
+PARTS: Mapping[str, Callable[[int, bool], Part]] = {
+    "kills": _kills, "disks": _disks, "memory": _memory, "interference": _interference,
+}  # fmt: skip
+_TIMES = {"kills": 1000, "disks": 24, "memory": 0, "interference": 0}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m campaigns.faults", description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of: {', '.join(PARTS)}")
-    parser.add_argument("--times", type=int, help="how many faults, for parts that have as many as one likes")
+    parser.add_argument("--times", type=int, help="how many kills, full disks for each verb, or failing calls (0: all)")
     parser.add_argument("--planted", action="store_true", help="with a defect in each part, which must be found")
     chosen = parser.parse_args()
     if unknown := [name for name in chosen.parts if name not in PARTS]:
@@ -63,7 +91,7 @@ def main() -> int:
     right = True
     for name in chosen.parts or PARTS:
         started = time.monotonic()
-        part = PARTS[name](chosen.times or _TIMES.get(name, 0), chosen.planted)
+        part = PARTS[name](chosen.times or _TIMES[name], chosen.planted)
         found = "nothing found" if not part.findings else "\n  ".join(["", *part.findings])
         print(f"{name}: {part.faults:,} faults in {time.monotonic() - started:.0f} s: {found}", flush=True)
         right = right and bool(part.findings) == chosen.planted

@@ -234,6 +234,6 @@ def _judged(
 
 def cut_short(folder: Path) -> None:
     """The defect that is planted: a file that was written in place, as far as it got."""
-    files = [path for path in (folder / "out").rglob("*") if path.is_file() and path.stat().st_size > 64]
+    files = [path for path in (folder / "out").rglob("*") if path.is_file() and path.name != "filler"]
     largest = max(files, key=lambda path: path.stat().st_size)
     os.truncate(largest, largest.stat().st_size * 2 // 3)

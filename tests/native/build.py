@@ -92,17 +92,24 @@ def _made(name: str, compiler: str, options: Sequence[str], files: Sequence[Path
     return program
 
 
-def build_driver() -> Path:
-    """The driver that stands in for CUDA's as a library, for tests that load it as they would load CUDA's."""
-    source = HERE / "arena_stand_in.cpp"
-    content = hashlib.sha256(source.read_bytes() + source.with_suffix(".hpp").read_bytes())
-    library = CACHE / f"driver-{content.hexdigest()[:16]}.so"
+def build_library(name: str) -> Path:
+    """A source of its own as a library that can be loaded."""
+    source = HERE / f"{name}.cpp"
+    content = hashlib.sha256()
+    for path in (source, *source.parent.glob(f"{name}.hpp")):
+        content.update(path.read_bytes())
+    library = CACHE / f"{name}-{content.hexdigest()[:16]}.so"
     if not library.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         work = CACHE / f"{library.name}.{os.getpid()}"
-        _run([_compiler(), "-std=c++20", "-O1", "-fPIC", "-shared", str(source), "-pthread", "-o", str(work)])
+        _run([_compiler(), "-std=c++20", "-O1", "-fPIC", "-shared", str(source), "-pthread", "-ldl", "-o", str(work)])
         work.replace(library)
     return library
+
+
+def build_driver() -> Path:
+    """The driver that stands in for CUDA's, for tests that load it as they would load CUDA's."""
+    return build_library("arena_stand_in")
 
 
 def _compiler() -> str:
