@@ -11,6 +11,7 @@ from onnxmem import files
 from onnxmem.errors import MissingDependency, check_extra
 from onnxmem.sweeping.read import COLUMNS, Filter, read_rows
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _NUMBERS = {"bytes": "int64", "latency_seconds": "double", "seconds": "double", "tries": "int64"}
 
 
@@ -39,7 +40,12 @@ def _csv(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, COLUMNS)
         table.writeheader()
-        table.writerows(rows)
+        table.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    """A text that no spreadsheet takes for a formula: models may be called anything."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
 
 
 def _parquet(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
