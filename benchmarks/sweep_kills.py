@@ -47,11 +47,11 @@ def table(store: Path) -> Counter[tuple[Any, ...]]:
 
 
 def kills(times: int, seed: int = 0) -> None:
-    """So many of them, half on this machine and half on Ray."""
+    """So many of them, half on Ray and half without."""
     chance = random.Random(seed)
     here = [HERE[number % len(HERE)] for number in range((times + 1) // 2)]
     there = [THERE[number % len(THERE)] for number in range(times // 2)]
-    for where, incidents in (("on this machine", here), ("on two Ray nodes", there)):
+    for where, incidents in (("on two Ray nodes", there), ("on this machine", here)):
         chance.shuffle(incidents)
         with tempfile.TemporaryDirectory() as temporary, RayNodes() if incidents is there else nullcontext() as nodes:
             _Campaign(Path(temporary), nodes, chance).run(incidents, where)
