@@ -83,7 +83,9 @@ class _Campaign:
         """All of them, over as many sweeps as it takes."""
         left, sweeps, began = list(incidents), 0, time.monotonic()
         whole = self._folder / "whole.sqlite"
-        assert self._start(whole).wait() == 0
+        alone = self._start(whole)
+        _, said = alone.communicate()
+        assert alone.returncode == 0, said.decode()
         lasts = time.monotonic() - began
         while left:
             sweeps += 1
