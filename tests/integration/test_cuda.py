@@ -12,8 +12,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from onnxmem import Arena, InferenceSession, compare, measure, trace, zoo
+from onnxmem import Arena, InferenceSession, compare, estimate, measure, trace, zoo
 from onnxmem._native import arena as native
+from onnxmem.prediction.on_device import OnDevice
 from onnxmem.session.modes import CUDA
 from onnxmem.session.planned.trace import Trace
 
@@ -240,3 +241,18 @@ def test_pytorch_is_compared_on_the_device(tmp_path: Path) -> None:
     assert result.ok
     (row,) = (row for row in result.rows if row.metric == "device memory of inference")
     assert all(value > 8 * 64 * 510 * 510 * 4 for value in row.values.values())  # type: ignore[operator]
+
+
+def test_an_estimate_is_what_the_device_then_gives(model: Path) -> None:
+    """What is alive at once is known to the byte; the process, to the pieces that the driver hands out."""
+    shapes = {"image": (4, 3, 96, 96)}
+    found = estimate(model, shapes=shapes, device="cuda", time_limit=120).device
+    assert isinstance(found, OnDevice)
+    assert not found.not_asked
+    recorded = trace(model, shapes=shapes, device="cuda").trace
+    assert isinstance(recorded, Trace)
+    assert found.bound == recorded.bound()
+    planned = next(each for each in found.modes if each.mode == "planned")
+    measured = measure(model, mode="planned", shapes=shapes, device="cuda", runs=3).device
+    assert measured is not None
+    assert measured.peak == pytest.approx(planned.steady, rel=0.05)

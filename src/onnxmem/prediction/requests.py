@@ -191,8 +191,10 @@ class _Frame:
             kind = "output" if outputs & {tensor.name for tensor in tensors} else "activation"
             live = _Live(Buffer(first.name, self.size(first, maker.get(first.name)), kind), first, row.upper)
             holding.update((tensor.name, live) for tensor in tensors)
-            # What a loop's body is fed was allocated by the loop, or by the round before.
-            if live.buffer.size and first.name not in inputs:
+            # What a loop's body is fed was allocated by the loop, or by the round before, and is freed there.
+            if first.name in inputs:
+                live.upper = _AT_THE_END
+            elif live.buffer.size:
                 starting.setdefault(row.lower, []).append(live)
         for rows in starting.values():
             rows.sort(key=lambda live: place.get(live.tensor.name, 0))
