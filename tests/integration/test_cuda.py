@@ -14,6 +14,7 @@ import pytest
 
 from onnxmem import Arena, InferenceSession, compare, estimate, measure, trace, zoo
 from onnxmem._native import arena as native
+from onnxmem.errors import RuntimeUnsupported
 from onnxmem.prediction.on_device import OnDevice
 from onnxmem.session.modes import CUDA
 from onnxmem.session.planned.trace import Trace
@@ -256,3 +257,21 @@ def test_an_estimate_is_what_the_device_then_gives(model: Path) -> None:
     measured = measure(model, mode="planned", shapes=shapes, device="cuda", runs=3).device
     assert measured is not None
     assert measured.peak == pytest.approx(planned.steady, rel=0.05)
+
+
+def test_a_batch_is_run_in_parts_if_they_may_be_rounded_otherwise(model: Path, wanted: list[Any]) -> None:
+    where = [(CUDA, SEARCH)]
+    with pytest.raises(RuntimeUnsupported, match="rounded otherwise"):
+        InferenceSession(model, providers=where, budget="8MiB")
+    image = np.concatenate([IMAGES[2]] * 4)
+    whole = InferenceSession(model, providers=where)
+    expected = whole.run(None, {"image": image})[0]
+    budget = int(str(whole.memory.plan_bytes)) // 2
+    session = InferenceSession(model, providers=where, budget=budget, exact=False)
+    for _ in range(3):
+        got = session.run(None, {"image": image})[0]
+        assert np.allclose(got, expected, rtol=1e-3, atol=1e-4)
+    (batch,) = session.memory.batches
+    assert batch.parts > 1
+    assert batch.needed <= budget
+    assert int(str(session.memory.arena_bytes)) <= budget + 2 * MIB

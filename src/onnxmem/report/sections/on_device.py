@@ -11,6 +11,7 @@ from onnxmem.report.sections.peak_parts import bars_of_parts
 from onnxmem.units import format_bytes, format_count
 
 _GROWTH = "run_growth_bytes"
+_LEAST, _MOST = "least_steady_bytes", "most_steady_bytes"
 _MODES: Columns = (
     ("loaded", "loaded_bytes", size),
     ("runs add", _GROWTH, size),
@@ -88,13 +89,11 @@ def device_notes(document: Document) -> list[str]:
         f"The {always} of the driver's context and of libraries were measured once on this device, kernels were asked "
         "for their scratch, one by one, and nothing else was run."
     ]
-    if luck := [row for row in _modes(document) if row["most_steady_bytes"] > row["least_steady_bytes"]]:
-        ranges = (
-            f"{row['mode']} {known(row, 'least_steady_bytes')} to {known(row, 'most_steady_bytes')}" for row in luck
-        )
+    if luck := [row for row in _modes(document) if row[_MOST] > row[_LEAST]]:
+        ranges = [f"{row['mode']} {known(row, _LEAST)} to {known(row, _MOST)}" for row in luck]
         notes.append(
-            "ONNX Runtime loads weights in an order that is another one in each process, and its arena grows by powers of "
-            f"two: possible are {listed(ranges)}."
+            "ONNX Runtime loads weights in an order that is another one in each process, and its arena grows by powers "
+            f"of two: possible are {listed(ranges)}."
         )
     if silent:
         shown = "; ".join(words(each, 80) for each in silent[:_SHOWN])
