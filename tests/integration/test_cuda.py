@@ -270,7 +270,7 @@ def test_a_batch_is_run_in_parts_if_they_may_be_rounded_otherwise(model: Path, w
     session = InferenceSession(model, providers=where, budget=budget, exact=False)
     for _ in range(3):
         got = session.run(None, {"image": image})[0]
-        assert np.allclose(got, expected, rtol=1e-3, atol=1e-4)
+        assert np.abs(got - expected).max() <= 0.01 * np.abs(expected).max()  # convolutions are done in TF32 there
     (batch,) = session.memory.batches
     assert batch.parts > 1
     assert batch.needed <= budget
