@@ -134,7 +134,7 @@ class Model:
             numbered_as = self._numbers(level, numbers)
             nodes = tuple(replace(node, index=_number(node, numbered_as)) for node in graph.nodes)
             graph = replace(graph, nodes=nodes, numbering="runtime")
-        return replace(graph, view=seen, notes=tuple(notes))
+        return replace(_viewed(graph, seen), notes=tuple(notes))
 
     def optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]], device: int | None = None) -> ModelProto:
         """What ONNX Runtime makes of it at a level, for these input shapes; its large weights are left out."""
@@ -224,6 +224,15 @@ def _outputs(graph: GraphProto) -> list[list[str]]:
     return [list(node.output) for node in graph.node if not is_constant(node)]
 
 
+def _viewed(graph: Graph, view: str) -> Graph:
+    """The same, and every graph in it, as seen in this view."""
+    nodes = tuple(
+        replace(node, subgraphs=tuple(_viewed(each, view) for each in node.subgraphs)) if node.subgraphs else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes, view=view)
+
+
 def _number(node: Node, numbers: Mapping[str, int]) -> int:
     return numbers.get(next(filter(None, node.outputs), ""), node.index)
 
@@ -237,8 +246,15 @@ def _build(
 ) -> Graph:
     stored = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
     inputs = tuple(value.name for value in proto.input if value.name not in stored)
-    runtime_shapes = {value.name: _runtime_shape(value.type) for value in proto.value_info} if optimized else {}
-    nodes, tensors = [], {name: _tensor(name, scope.types.get(name), reasons) for name in inputs}
+    listed = (*proto.value_info, *proto.input) if optimized else ()
+    runtime_shapes = {value.name: _runtime_shape(value.type) for value in listed}
+    nodes, tensors = (
+        [],
+        {
+            name: replace(_tensor(name, scope.types.get(name), reasons), runtime_shape=runtime_shapes.get(name))
+            for name in inputs
+        },
+    )
     for index, node in enumerate(proto.node):
         if is_constant(node):
             continue

@@ -23,6 +23,7 @@ from onnxmem.unknown import Unknown
 _PATTERN_STEP = 256
 _ROUNDS = 2  # of a loop's body: what the second takes, the others take again
 _AT_THE_END = -1
+_LOOP = "Loop"
 
 Sizes = Callable[[Tensor, Node | None], int]
 """What a tensor takes; some kernels write more than the shape says."""
@@ -150,18 +151,22 @@ class _Frame:
             held: list[Buffer | None] = []
             events += _scratch(node, beside.steps[: beside.before], held)
             started = starting.get(step, [])
+            made: list[Event] = []
             for live in started:
                 taken = self._taken_over(live)
                 if taken is None:
-                    events.append(Event(live.buffer))
+                    made.append(Event(live.buffer))
                 else:
                     live.buffer = taken
+            # A loop copies what its last round handed on.
+            late = node.op_type == _LOOP
+            events += [] if late else made
             events += _scratch(node, beside.steps[beside.before :], held)
             if beside.reserved:
                 reserved = Buffer(f"{node.label} (scratch)", beside.reserved, "reserved")
                 held.append(reserved)
                 events.append(Event(reserved))
-            events += self._inside(node)
+            events += self._inside(node, made if late else [])
             events += [Event(buffer, freed=True) for buffer in held if buffer is not None]
             for live in _ending(node, holding, step):
                 self._ended.insert(0, live)
@@ -211,12 +216,12 @@ class _Frame:
                 return self._ended.pop(position).buffer
         return None
 
-    def _inside(self, node: Node) -> list[Event]:
-        """What the bodies of a node ask for while it runs."""
+    def _inside(self, node: Node, made: Sequence[Event]) -> list[Event]:
+        """What the bodies of a node ask for while it runs, and the outputs that a loop makes at its end."""
         if not node.subgraphs:
             return []
         # The bodies of If and Scan write into memory that these have taken for them.
-        loop = node.op_type == "Loop"
+        loop = node.op_type == _LOOP
         frames = [
             replace(
                 self, graph=g, fed=loop, uncounted=frozenset() if loop else frozenset(g.outputs), _ended=[]
@@ -225,7 +230,7 @@ class _Frame:
         ]
         if not loop:
             return max(frames, key=lambda events: Requests(tuple(events)).peak)
-        return _rounds(frames[0])
+        return _rounds(frames[0], made)
 
 
 def _scratch(node: Node, steps: Sequence[int], held: list[Buffer | None]) -> Iterator[Event]:
@@ -240,8 +245,10 @@ def _scratch(node: Node, steps: Sequence[int], held: list[Buffer | None]) -> Ite
             yield Event(old, freed=True)
 
 
-def _rounds(body: Sequence[Event]) -> list[Event]:
-    """A loop's body a few times: what a round hands on is freed when the next has handed on its own."""
+def _rounds(body: Sequence[Event], made: Sequence[Event]) -> list[Event]:
+    """A loop's body a few times: what a round hands on is freed when the next has handed on its own, or when it has
+    been copied into what the loop makes.
+    """
     events: list[Event] = []
     handed: list[Buffer] = []
     for _ in range(_ROUNDS):
@@ -251,7 +258,7 @@ def _rounds(body: Sequence[Event]) -> list[Event]:
             events.append(Event(buffer, event.freed))
         events += [Event(buffer, freed=True) for buffer in handed]
         handed = [copy for original, copy in fresh.items() if original.kind == "output"]
-    return events + [Event(buffer, freed=True) for buffer in handed]
+    return [*events, *made, *(Event(buffer, freed=True) for buffer in handed)]
 
 
 def _ending(node: Node, holding: dict[str, _Live], step: int) -> Iterable[_Live]:

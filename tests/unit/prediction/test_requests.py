@@ -117,7 +117,10 @@ def test_what_a_loop_hands_to_its_body_is_not_freed_in_there(tmp_path: Path) -> 
     nodes = [helper.make_node("Loop", ["turns", "yes", "image"], ["y"], body=body)]
     constants = {"w": WEIGHTS, "turns": np.array(3), "yes": np.array(True)}
     path = saved(model_of(nodes, {"image": [64, 64]}, ["y"], constants, opset=13), tmp_path)
-    for runs in (Subject.of(Model.open(path), Question(), threads=1).runs_in(mode) for mode in ("stock", "tuned")):
+    subject = Subject.of(Model.open(path), Question(), threads=1)
+    for runs in (subject.stock_runs, subject.plain_runs):
         for run in (runs.first, runs.later):
             taken = [id(event.buffer) for event in run if not event.freed]
             assert {id(event.buffer) for event in run if event.freed} <= set(taken)
+    trace = record(str(path), {"image": np.ones((64, 64), np.float32)}, session_options("all"))
+    assert subject.plain_runs.first.peak == pytest.approx(trace.problem(outputs=True).lower_bound, abs=256)
