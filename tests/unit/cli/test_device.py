@@ -14,11 +14,10 @@ from onnxmem import cli
     [
         *(
             (f"{verb} x.onnx", 3, "this ONNX Runtime is for the CPU")
-            for verb in ("estimate", "measure", "trace", "release")
+            for verb in ("estimate", "measure", "trace", "release", "share")
         ),
         ("compare x.onnx y.onnx", 2, "cannot read 'x.onnx', 'y.onnx'"),
-        ("share x.onnx", 2, "on a device each has its own"),
-        ("demo", 2, "about the CPU's memory"),
+        ("demo", 3, "this ONNX Runtime is for the CPU"),
         *((f"{verb} x.onnx", 2, "No such option") for verb in ("plan", "fit", "explain", "pack", "check", "sweep")),
     ],
 )

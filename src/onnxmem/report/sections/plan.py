@@ -189,8 +189,7 @@ def _formula(document: Document) -> list[Table]:
 
 
 def _estimate_notes(document: Document) -> list[str]:
-    formula, process = document.get("formula"), "device" in document and document["device"] is not None
-    notes = device_notes(document) if process else forecast_notes(document)
+    formula, notes = document.get("formula"), device_notes(document) or forecast_notes(document)
     notes += about_inputs(document) + about_graph(document)
     if formula and len(formula["peak_bytes"]) > _LONGEST_FORMULA:
         pieces = format_count(len(formula.get("general") or ()), "expression")
