@@ -73,7 +73,8 @@ def _actions(document: Document, best: Document | None, stock: Document | None) 
     for each in document.get("recommendations") or ():
         mode = words(each["mode"], 30)
         text = f"{words(each['text'], 400)} Trade-off: {words(each['trade_off'])}. Avoid if {words(each['avoid_if'])}."
-        do = command(document, "pack", "--mode", mode, "-o", "package") if mode != document.get("baseline") else ""
+        packed = mode != document.get("baseline") and not _on_gpu(document)  # packages are for the CPU
+        do = command(document, "pack", "--mode", mode, "-o", "package") if packed else ""
         actions.append(Action(text, command=do))
     return tuple(actions)
 
