@@ -94,8 +94,8 @@ class _Campaign:
             with small_disk(disk) as small:
                 self._disturb(disk / "s.sqlite", left, lasts, small)
                 self._check(disk / "s.sqlite", whole)
-        said = ", ".join(f"{count} × {what}" for what, count in sorted(self._happened.items()))
-        print(f"{where}: {said}, over {sweeps} sweeps of {sum(table(whole).values())} cells; each came to the same "
+        happened = ", ".join(f"{count} × {what}" for what, count in sorted(self._happened.items()))
+        print(f"{where}: {happened}, over {sweeps} sweeps of {sum(table(whole).values())} cells; each came to the same "
               f"table as one that was left alone, none lost, none doubled, integrity_check ok", flush=True)  # fmt: skip
 
     def _start(self, store: Path) -> subprocess.Popen[bytes]:
