@@ -20,7 +20,7 @@ from onnxmem.history.history import read_history
 from onnxmem.history.store import append, check_history, last_passed
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_text
-from onnxmem.sweeping.cell import Cell, Settings
+from onnxmem.sweeping.cell import Cell, Settings, Stage
 from onnxmem.sweeping.export import export_rows
 from onnxmem.sweeping.outcome import CRASH, Outcome, failure
 from onnxmem.sweeping.read import Filter, read_status, read_sweep
@@ -61,7 +61,7 @@ def _cell(mode: str, size: int) -> Cell:
 def _swept(path: Path) -> None:
     cells = [_cell(mode, size) for mode in ("stock", "planned") for size in (1, 4)]
     jobs = begin_sweep(
-        path, cells, processors={False: (_HERE,), True: (_HERE,)}, each=True, engine="embedded", command="sweep",
+        path, cells, processors={Stage(True): (_HERE,)}, each=True, engine="embedded", command="sweep",
         commit=None, again=False,
     )  # fmt: skip
     for job in jobs[:-1]:
