@@ -33,6 +33,7 @@ from onnxmem.session.package import MANIFEST, PLANS, WEIGHTS, Manifest, sign, ve
 from onnxmem.session.planned import cache as plan_cache
 from onnxmem.session.planned import kept
 from onnxmem.session.planned.kept import KeptPlans
+from onnxmem.session.planned.placing import Placement
 from onnxmem.session.planned.run_key import RunKey
 from onnxmem.session.stored_files import hash_file
 
@@ -294,7 +295,7 @@ def _unchecked(path: Path) -> None:
     checked = kept._checked
 
     def believed(trace: Any, offsets: Any, shared: Any, bound: int, improvable: bool) -> kept.KeptPlan:
-        return kept.KeptPlan(trace, kept.Placement(offsets, 2**62, bound, improvable, shared))
+        return kept.KeptPlan(trace, Placement(offsets, 2**62, bound, improvable, shared))
 
     kept._checked = believed
     try:
