@@ -72,6 +72,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         huge_pages: bool | None = None,
         sharing: bool | None = None,
         budget: int | str | None = None,
+        exact: bool | None = None,
         keep_plans: bool | None = None,
         debug: bool | None = None,
         **kwargs: Any,
@@ -336,16 +337,17 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _within_budget(self, budget: int, *, packed: bool, strict: bool) -> Chunks:
         """What keeps runs to the budget."""
-        why = self._unplanned
-        if self._planner is not None and self._planner.device is not None:
-            why = "which parts of a batch give the same bits is known of the CPU's kernels only"
-        if self._planner is None or why:
-            raise RuntimeUnsupported(f"a budget cannot be kept: {why}", hint="leave budget= out")
+        exact = self._planning.exact is not False
+        if self._planner is None:
+            raise RuntimeUnsupported(f"a budget cannot be kept: {self._unplanned}", hint="leave budget= out")
+        if self._planner.device is not None and exact:
+            why = "on a GPU the parts of a batch may be rounded otherwise than all of it"
+            raise RuntimeUnsupported(f"a budget cannot be kept: {why}", hint="exact=False allows that")
         from onnxmem.session.chunks import Chunks, batch_of  # noqa: PLC0415  it needs what parses models
 
         threads = self._options.intra_op_num_threads or len(os.sched_getaffinity(0))
         batch = self._chunks.batch if self._chunks else batch_of(self._model, packed=packed)
-        return Chunks(budget, batch, self._planner, threads, strict=strict)
+        return Chunks(budget, batch, self._planner, threads, strict=strict, exact=exact)
 
     def _plan(self, providers: Any, provider_options: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""
