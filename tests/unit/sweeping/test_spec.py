@@ -91,6 +91,7 @@ def test_names_that_tell_models_apart(tmp_path: Path) -> None:
         ("models = 3", "'models' cannot be '3'", "[[models]]"),
         ('[[models]]\nverbs = "measure"', "'models[0]' has no 'path'", "path ="),
         ('[[models]]\npath = "no/*.onnx"', "there is no such file", ""),
+        (f'[[models]]\npath = "{"n" * 300}"', "there is no such file", ""),
         ('[[models]]\npath = "**x"', "'**x', no pattern of paths", ""),
         ('[[models]]\npath = "gone.onnx"', "'gone.onnx', and there is no such file", ""),
         ('[[models]]\npath = "a.onnx"\nmode = "stock"', "there is no key 'models[0].mode'", "did you mean 'modes'"),
