@@ -1,6 +1,7 @@
 """What does a sweep cost over its measurements, does it survive kills, and how fast is a large store?
 
     python -m benchmarks.sweep overhead [20] [--engine ray]     models × 5 sizes × 2 modes, each measured once
+    python -m benchmarks.sweep engines [20]                     the same on both engines, each twice, cell by cell
     python -m benchmarks.sweep kills [20] [--seed 0]            kills and a full disk at random moments, sweep_kills.py
     python -m benchmarks.sweep store [100000]                   finished cells: what `show` takes, and bytes per cell
 
@@ -21,34 +22,45 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.sweep_kills import kills, write_models
 from onnxmem import measure, read_sweep, sweep
 from onnxmem.history.figures_of import measured
+from onnxmem.measurement.measurement import Measurement
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal
 from onnxmem.sweeping.cell import Cell, Settings, Stage
 from onnxmem.sweeping.engine import Job
 from onnxmem.sweeping.outcome import Outcome
 from onnxmem.sweeping.store import begin_sweep, finish
+from onnxmem.units import format_bytes
+from onnxmem.unknown import known
 
 SIZES, MODES = (1, 2, 4, 8, 16), ("stock", "planned")
+Place = tuple[str, str, str]
+"""The model, the mode and the size."""
 PROCESSOR = "a processor, 2 cores"
 
 
-def overhead(count: int, engine: str) -> None:
+def overhead(count: int, engine: str, repeat: int = 1) -> dict[Place, list[int]]:
+    """What a sweep adds to its measurements; and what each cell took in each of `repeat` processes."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        models = write_models(folder, count)
+        store, models = folder / "s.sqlite", write_models(folder, count)
         given: dict[str, Any] = {"modes": MODES, "dims": {"batch": SIZES}, "runs": 2, "threads": 1, "engine": engine}
         began = time.monotonic()
-        found = sweep(models, store=folder / "s.sqlite", **given)
+        found = sweep(models, store=store, repeat=repeat, **given)
         wall = time.monotonic() - began
         assert found.ok, found.failures
         began = time.monotonic()
-        again = sweep(models, store=folder / "s.sqlite", **given)
+        again = sweep(models, store=store, repeat=repeat, **given)
         repeated = time.monotonic() - began
+        with closing(sqlite3.connect(store)) as connection:
+            rows = connection.execute(
+                "SELECT model, mode, size, document FROM cells JOIN cell_documents ON cell = cells.id"
+            ).fetchall()
     cells, own = again.status.cells, again.status.seconds
     columns = {
         "engine": engine,
@@ -58,6 +70,31 @@ def overhead(count: int, engine: str) -> None:
         "the same again, nothing to do": f"{repeated:.2f} s",
         "overhead per cell without that": f"{(wall - own - repeated) / cells * 1000:.1f} ms",
     }
+    _print(columns)
+    return {(model, mode, size): _peaks(json.loads(document)) for model, mode, size, document in rows}
+
+
+def _peaks(document: Any) -> list[int]:
+    """Of each process, in bytes."""
+    return known(trial.highest for trial in Measurement.from_document(document).trials)
+
+
+def engines(count: int, repeat: int = 2) -> None:
+    """The same sweep on both engines: does each cell take the same, as far as repeats do?"""
+    here, there = overhead(count, "embedded", repeat), overhead(count, "ray", repeat)
+    assert here.keys() == there.keys() and here
+    apart = {cell: abs(median(here[cell]) - median(there[cell])) for cell in here}
+    spreads = [max(peaks) - min(peaks) for found in (here, there) for peaks in found.values()]
+    within = sum(1 for distance in apart.values() if distance <= max(spreads))
+    columns = {
+        "cells": f"{len(apart)}",
+        "repeats of one cell apart, median": format_bytes(round(median(spreads))),
+        "at most": format_bytes(max(spreads)),
+        "engines apart, median": format_bytes(round(median(apart.values()))),
+        "at most ": format_bytes(round(max(apart.values()))),
+        "cells within the spread of repeats": f"{within} of {len(apart)}",
+    }
+    print()
     _print(columns)
 
 
@@ -155,13 +192,15 @@ def _fill(store: Path, jobs: list[Job], outcome: Outcome) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "kills", "store"))
+    parser.add_argument("what", choices=("overhead", "engines", "kills", "store"))
     parser.add_argument("count", type=int, nargs="?")
     parser.add_argument("--engine", default="embedded")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     if given.what == "overhead":
         overhead(given.count or 20, given.engine)
+    elif given.what == "engines":
+        engines(given.count or 20)
     elif given.what == "kills":
         kills(given.count or 20, seed=given.seed)
     else:

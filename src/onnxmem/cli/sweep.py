@@ -17,6 +17,7 @@ from onnxmem.cli.groups import spread
 from onnxmem.cli.output import DrawnOutput, Output, check_writable
 from onnxmem.errors import UsageError
 from onnxmem.progress import OnProgress, Progress
+from onnxmem.units import format_count
 
 if TYPE_CHECKING:
     from onnxmem.sweeping.read import Filter
@@ -289,7 +290,9 @@ def export(
             found = read_sweep(file, all_sweeps=chosen.every, model=chosen.model, verb=chosen.verb, mode=chosen.mode)
             save_report(make_report([found]), output)
         else:
-            export_rows(file, chosen.filter(), output)
+            count = export_rows(file, chosen.filter(), output)
+    if output.suffix.lower() != ".html":
+        tell(f"{format_count(count, 'cell')} in '{output}'")
 
 
 for _verb in (run, status, show, export):

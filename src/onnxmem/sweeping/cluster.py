@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from onnxmem.sweeping.outcome import NO_MEMORY, Outcome, failure
 from onnxmem.sweeping.sent_files import SentFiles
 from onnxmem.units import format_bytes
 
-_KNOCK = 3.0
+_KNOCK, _PAUSE = 3.0, 1.0
 _NO_ANSWER = "ray start --head starts one; if it asks for a token, set RAY_AUTH_MODE=token here, and where nodes start"
 _VARIABLES = {
     # Nothing of a sweep is anyone else's business.
@@ -48,9 +49,10 @@ class Cluster:
         check_extra("cluster")
         for name, value in _VARIABLES.items():
             os.environ.setdefault(name, value)
-        logging.getLogger("ray").setLevel(logging.ERROR)
         import ray  # noqa: PLC0415
 
+        # After the import, which has its own idea of what is to be said.
+        logging.getLogger("ray").setLevel(logging.ERROR)
         if parallel < 1:
             raise UsageError(f"{parallel} measurements at a time are none")
         if address is not None:
@@ -88,6 +90,8 @@ class Cluster:
                 f"no node of the cluster has the GPU of '{stage.device}'",
                 hint="ray start --num-gpus 1 names one that Ray does not see",
             )
+        if not nodes:
+            raise OnnxmemError("the cluster has no node that works", hint="the same command goes on once it has")
         told = self._told(stage.device)
         places = {node.id: node.places(stage, self._parallel) if stage.runs else 1 for node in nodes}
         return tuple(dict.fromkeys(told[node].processor(count) for node, count in places.items() if node in told))
@@ -101,15 +105,27 @@ class Cluster:
 
     @cache  # noqa: B019  it lives as long as the sweep
     def _told(self, device: str) -> dict[str, Greeting]:
-        """Who the nodes are. Asked in a task, for which Ray has processes at hand, and not in workers."""
-        ask, nodes = self.ray.remote(greet), self.nodes(Stage(True, device))
+        """Who the nodes are: those that answer. Asked in a task, for which Ray has processes at hand."""
+        while nodes := self.nodes(Stage(True, device)):
+            if told := self._greeted(nodes, device):
+                return told
+            time.sleep(_PAUSE)
+        return {}
+
+    def _greeted(self, nodes: Sequence[Node], device: str) -> dict[str, Greeting]:
+        ask, told = self.ray.remote(greet), {}
         asked = {
             node.id: ask.options(num_cpus=0, scheduling_strategy=on_node(node.id)).remote(device) for node in nodes
         }
-        try:
-            return {node: self.checked(self.ray.get(answer)) for node, answer in asked.items()}
-        except self.ray.exceptions.RayError as error:
-            raise OnnxmemError(f"a node cannot work: {ray_sentence(error)}", hint="every node needs onnxmem") from error
+        for node, answer in asked.items():
+            try:
+                told[node] = self.checked(self.ray.get(answer))
+            except self.ray.exceptions.RayTaskError as error:
+                hint = "every node needs onnxmem"
+                raise OnnxmemError(f"a node cannot work: {ray_sentence(error)}", hint=hint) from error
+            except self.ray.exceptions.RayError:
+                continue  # it is lost
+        return told
 
     def checked(self, document: Any) -> Greeting:
         """Is it one whose results are of the versions that this process writes down?"""

@@ -115,7 +115,7 @@ class Slots:
                     time.sleep(_TICK)
                 if slot.job is not None:
                     yield slot, self._lost(error)
-                elif not isinstance(error, self._ray.exceptions.RayActorError) or self._hopeless():
+                elif not self._gone(error) or self._hopeless():
                     raise OnnxmemError(
                         ray_sentence(error), hint="every node needs onnxmem, and a temporary folder"
                     ) from error
@@ -136,11 +136,16 @@ class Slots:
         self._failed_starts.append(time.monotonic())
         return len(self._failed_starts) > _STARTS and self._failed_starts[-1] - self._failed_starts[0] > _PATIENCE
 
+    def _gone(self, error: Exception) -> bool:
+        """Whether it is Ray that says so, and not the work itself."""
+        errors = self._ray.exceptions
+        return isinstance(error, errors.RayError) and not isinstance(error, errors.RayTaskError)
+
     def _lost(self, error: Exception) -> Outcome:
         errors = self._ray.exceptions
         if isinstance(error, errors.OutOfMemoryError):
             return failure(NO_MEMORY, "the node ran out of memory, and Ray ended the worker")
-        if isinstance(error, errors.RayActorError | errors.WorkerCrashedError | errors.ObjectLostError):
+        if self._gone(error):
             return failure(LOST, f"its worker or its node is gone: {ray_sentence(error)}")
         return failure(CRASH, ray_sentence(error))
 

@@ -26,7 +26,7 @@ from onnxmem.sweeping.read import read_sweep
 from onnxmem.sweeping.spec import STORE, Spec, expand, make_group, read_spec
 from onnxmem.sweeping.store import begin_sweep, check_store, expected_seconds, finish, finished_questions
 from onnxmem.sweeping.sweep_result import PlannedCell, Sweep, SweepPlan
-from onnxmem.units import format_duration
+from onnxmem.units import format_duration, format_seconds
 
 ENGINES = ("embedded", "ray")
 RETRIES = 2
@@ -193,7 +193,7 @@ def run_sweep(spec: Spec, where: Where, *, retry_failed: bool = False, on_progre
                         hint = "make room, and give the same command again: it goes on from here"
                         raise OnnxmemError(f"no room is left on '{outcome.node}': {outcome.message}", hint=hint)
                     finish(spec.store, job, outcome, commit)
-                    pace.end(job.cell)
+                    pace.end(job.cell, outcome.seconds)
     return read_sweep(spec.store, notes=cells.notes)
 
 
@@ -235,6 +235,7 @@ class _Pace:
     on_progress: OnProgress | None
     _done: int = 0
     _weight: float = 0.0
+    _slowest: float = 0.0
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -250,14 +251,16 @@ class _Pace:
         if self.on_progress:
             self.on_progress(Progress(f"{self._speed()}{job.cell.label}", self._done, len(self.cells)))
 
-    def end(self, cell: Cell) -> None:
-        """Count a cell that is done."""
+    def end(self, cell: Cell, seconds: float) -> None:
+        """Count a cell that is done, and took so long."""
         self._done += 1
         self._weight += self._weigh(cell)
+        self._slowest = max(self._slowest, seconds)
 
     def _speed(self) -> str:
         elapsed = time.monotonic() - self._began
         if not self._done or elapsed < 1:
             return ""
         left = elapsed * (self._total - self._weight) / self._weight
-        return f"{self._done / elapsed:.1f}/s, {format_duration(left)} left, "
+        rate = f"{self._done / elapsed:.1f}/s" if self._done > elapsed / 2 else f"{60 * self._done / elapsed:.1f}/min"
+        return f"{rate}, {format_duration(left)} left, slowest {format_seconds(self._slowest)}, "

@@ -119,7 +119,7 @@ def test_a_terminal_shows_it(store: Path, width: int) -> None:
         assert max(map(len, lines)) <= width, text
     said = " ".join(render_terminal(make_report([read_sweep(store, all_sweeps=True)]), width=120, colour=False).split())
     assert "4 of 6 cells are finished, 1 failed (1 out of memory) and 1 are waiting." in said
-    assert "Run net.onnx in mode planned, as measured at batch=1" in said and "another has less of both" in said
+    assert "Run net.onnx in mode planned, as measured at batch=1" in said and "where another has less of both" in said
 
 
 def test_tables_of_all_cells(store: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def plan_section(document: Document) -> Section:
             Cell(words(cell["size"], 60)),
             Cell("finished") if cell["finished"] else seconds(cell, "seconds"),
         )
-        for cell in cells
+        for cell in sorted(cells, key=lambda cell: bool(cell["finished"]))  # what is left to do is what was asked
     )
     will = "nothing tells how long that takes" if total is None else f"about {format_duration(total)}"
     return Section(
@@ -127,7 +127,10 @@ def _changed(document: Document, grown: list[Document]) -> str:
     less = document["changed"] - len(grown)
     parts = [f"{len(grown):,} grew"] if grown else []
     parts += [f"{less:,} shrank"] if less else []
-    return f"Since the time before {listed(parts)}."
+    # Where all changed with the same, that is the answer.
+    causes = {tuple(change["since"]) for change in document["changes"]}
+    same = [words(each, 120) for each in next(iter(causes))] if len(causes) == 1 else []
+    return f"Since the time before {listed(parts)}{f', with {listed(same)}' if same else ''}."
 
 
 def _label(cell: Document) -> str:
@@ -235,10 +238,12 @@ def _trades(trades: list[Document]) -> Table:
     rows = [
         (name(trade["model"], _LABEL), Cell(words(trade["size"], 40)), Cell(words(trade["mode"], 30)),
          size(trade, "bytes"), seconds(trade, "latency_seconds"),
-         Cell("" if trade["best"] else "another has less of both"))
+         Cell("yes" if trade["best"] else "no"))
         for trade in trades if count[_key(trade)] > 1
     ]  # fmt: skip
-    return Table("Memory against latency", ("model", "size", "mode", "peak", "latency", ""), tuple(rows), folded=True)
+    return Table(
+        "Memory against latency", ("model", "size", "mode", "peak", "latency", "worth it"), tuple(rows), folded=True
+    )
 
 
 def _failures(failures: list[Document]) -> Table:
@@ -307,6 +312,8 @@ def _notes(document: Document) -> list[str]:
         notes.append(f"Of {document['changed']:,} that changed, the {len(document['changes'])} largest are here.")
     if status["failed"] > len(document["failures"]):
         notes.append(f"Of {status['failed']:,} that failed, the first {len(document['failures'])} are here.")
+    if any(not trade["best"] for trade in document["trades"]):
+        notes.append("A mode is not worth it where another has less of both: memory and latency.")
     if document["changed"]:
         notes.append(f"A cell counts as changed beyond {limit} of what the same one took the time before.")
     notes.append(f"Cells took {format_duration(status['seconds'])} together, {_engine(status)}.")
