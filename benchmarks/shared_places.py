@@ -119,15 +119,9 @@ class _Builder:
         attributes = {"fmod": 1} if op == "Mod" else {}
         one = self.pick(self.full)
         batch, channels, height, width = self.shape
-        shapes: tuple[tuple[int, ...], ...] = (
-            (),
-            (1,),
-            (width,),
-            (channels, 1, 1),
-            (1, channels, 1, width),
-            (batch, 1, height, 1),
-        )
-        shapes = shapes[: 6 if self.rows[0] == self.rows[1] else 5]
+        shapes: list[tuple[int, ...]] = [(), (1,), (width,), (channels, 1, 1), (1, channels, 1, width)]
+        if self.rows[0] == self.rows[1]:
+            shapes.append((batch, 1, height, 1))
         kind = self.choose(3)
         if kind == 0:
             other = self.pick(self.full)
@@ -222,11 +216,7 @@ class _Builder:
         self.constants.append(numpy_helper.from_array(np.array(True), go))
         turns, around = self.numbers(1 + self.choose(3)), self.pick(self.full)
         names = [f"{name}{count}" for name in ("turn", "before", "state", "after", "next")]
-        types: tuple[tuple[int, Any], ...] = (
-            (TensorProto.INT64, []),
-            (TensorProto.BOOL, []),
-            (TensorProto.FLOAT, None),
-        )
+        kinds: tuple[Any, ...] = ((TensorProto.INT64, []), (TensorProto.BOOL, []), (TensorProto.FLOAT, None))
         body = helper.make_graph(
             [
                 helper.make_node("Identity", [names[1]], [names[3]]),
@@ -234,8 +224,8 @@ class _Builder:
                 helper.make_node(UNARY[self.choose(len(UNARY))], [f"{names[4]}_a"], [names[4]]),
             ],
             "turn",
-            [helper.make_tensor_value_info(name, *type_) for name, type_ in zip(names, types, strict=False)],
-            [helper.make_tensor_value_info(names[3], *types[1]), helper.make_tensor_value_info(names[4], *types[2])],
+            [helper.make_tensor_value_info(name, *type_) for name, type_ in zip(names, kinds, strict=False)],
+            [helper.make_tensor_value_info(names[3], *kinds[1]), helper.make_tensor_value_info(names[4], *kinds[2])],
         )
         return self.add("Loop", [turns, go, source], body=body)
 
