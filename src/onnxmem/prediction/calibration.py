@@ -83,7 +83,7 @@ def calibration() -> Calibration:
             return kept
     with temporary_folder() as folder:
         model = folder / "tiny.onnx"
-        model.write_bytes(_tiny_model())
+        model.write_bytes(tiny_model())
         stock, planned = (measure(model, mode=mode, runs=2, threads=1, nodes=False) for mode in ("stock", "planned"))
     found = Calibration(
         stock=_process(stock),
@@ -159,7 +159,8 @@ def _process(measurement: Measurement) -> Process:
     )
 
 
-def _tiny_model() -> bytes:
+def tiny_model() -> bytes:
+    """A model with a convolution and a product of matrices."""
     import numpy as np  # noqa: PLC0415
 
     weights = {"w": np.ones((8, 3, 3, 3), np.float32), "b": np.ones((8, 8), np.float32)}
