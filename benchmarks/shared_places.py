@@ -39,8 +39,8 @@ UNARY = (
     "Abs", "Neg", "Ceil", "Floor", "Round", "Sqrt", "Reciprocal", "Exp", "Log", "Erf", "Sign", "Sin", "Cos", "Tan",
     "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Gelu",
 )  # fmt: skip
-IN_PLACE = tuple(op for domain, op in inplace._IN_PLACE if not domain)
-VIEWS = tuple(op for domain, op in sorted(inplace._ALIASES) if not domain)
+IN_PLACE = tuple(op for domain, op in inplace._ON_CPU.in_place if not domain)
+VIEWS = tuple(op for domain, op in sorted(inplace._ON_CPU.aliases) if not domain)
 NORMS = ("LayerNormalization", "BatchNormalization", "InstanceNormalization")
 NEVER = ("MatMul", "MaxPool", "Conv", "Transpose", "CumSum")
 
