@@ -52,7 +52,7 @@ _SHAPES = {
 }
 _BAD = ("image?shape=1x3x33x33", "image?shape=1x5x32x32", "rows?shape=1x255")  # the first is found out in mid-run
 _LARGE = "image?shape=1x3x3072x3072"
-_KINDS = {"ordinary": 900, "brief": 30, "bad": 30, "gone": 30, "release": 2, "fork": 5, "large": 5}
+_KINDS = {"ordinary": 900, "brief": 30, "bad": 30, "gone": 30, "release": 2, "fork": 5, "large": 2}
 """What is asked for, and how often."""
 _ANSWER_SECONDS = 120.0
 _WARM_ANSWERS = 30
@@ -228,9 +228,9 @@ class Seen(NamedTuple):
     seconds: float
     busy: float
     """The share of all processors' time that was not idle."""
-    known: set[int]
-    """The planned service's workers, when they were warm."""
-    memory: list[int]
+    known: dict[str, set[int]]
+    """The workers, when they were warm, by mode."""
+    memory: dict[str, list[int]]
     """Theirs together, at regular times."""
     latency: dict[str, list[list[float]]]
     """Of ordinary requests, by mode and slice."""
@@ -240,13 +240,13 @@ def load(server: str, workers: int, seconds: float, clients: Clients, ports: dic
     """Put both services under load, in turns."""
     for port in ports.values():
         _wait_for(port)
-    with clients.at_work(ports["stock"]):
-        _until_warm(clients, workers)
-        clients.port = ports["planned"]
-        known = _until_warm(clients, workers)
+    with clients.at_work(ports["planned"]):
+        known = {}
+        for mode, clients.port in ports.items():
+            known[mode] = _until_warm(clients, workers)
         psutil.cpu_percent()
         length, started = min(_SLICE_SECONDS, seconds / 6), time.monotonic()
-        memory: list[int] = []
+        memory: dict[str, list[int]] = {mode: [] for mode in ports}
         latency: dict[str, list[list[float]]] = {mode: [] for mode in ports}
         shown = started
         while time.monotonic() - started < seconds:
@@ -254,8 +254,7 @@ def load(server: str, workers: int, seconds: float, clients: Clients, ports: dic
                 clients.port, first, end = port, len(clients.asked), time.monotonic() + length
                 while time.monotonic() < end:
                     time.sleep(length / 10)
-                    if mode == "planned":
-                        memory.append(_memory(known))
+                    memory[mode].append(_memory(known[mode]))
                 here = (each for each in clients.asked[first:] if each.port == port)
                 latency[mode].append([each.seconds for each in here if (each.kind, each.status) == ("ordinary", 200)])
             if time.monotonic() - shown > _SHOWN:
@@ -274,18 +273,20 @@ def judge(server: str, workers: int, clients: Clients, seen: Seen, port: int) ->
           f"{compared:,} answers compared, {kinds['bad']:,} refused for their shape, {refused:,} for want of memory, "
           f"{kinds['gone']:,} clients gone, {kinds['brief'] + kinds['release']:,} sessions loaded and released, "
           f"{kinds['fork']:,} forks")  # fmt: skip
-    tenth = max(len(seen.memory) // 10, 1)
-    early, late = (statistics.median(part) for part in (seen.memory[tenth : 2 * tenth], seen.memory[-tenth:]))
-    print(f"  memory of the planned workers: {format_bytes(int(early))} after the first tenth, "
-          f"{format_bytes(int(late))} in the last")  # fmt: skip
-    if late - early > _GROWTH * workers:
-        findings[f"growth: by {format_bytes(int(late - early))}"] += 1
+    for mode, memory in seen.memory.items():
+        tenth = max(len(memory) // 10, 1)
+        early, late = (int(statistics.median(part)) for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
+        print(f"  memory, {mode}: {format_bytes(early)} after the first tenth, {format_bytes(late)} in the last")
+        if mode == "planned" and late - early > _GROWTH * workers:
+            findings[f"growth: by {format_bytes(late - early)}"] += 1
     now = {each.worker for each in asked if each.port == port and each.worker}
-    if others := now - seen.known:
+    if others := now - seen.known["planned"]:
         findings["died: a worker, which was replaced"] += len(others)
-    pairs = list(zip(*seen.latency.values(), strict=True))
+    # The first tenth is for learning: plans are being improved.
+    later = {mode: parts[len(parts) // 10 :] for mode, parts in seen.latency.items()}
+    pairs = list(zip(*later.values(), strict=True))
     ratios = sorted(_p99(planned) / _p99(stock) for planned, stock in pairs if planned and stock)
-    whole = {mode: _p99([each for part in parts for each in part]) for mode, parts in seen.latency.items()}
+    whole = {mode: _p99([each for part in parts for each in part]) for mode, parts in later.items()}
     ratio = whole["planned"] / whole["stock"]
     print(f"  p99: {whole['planned'] * 1e3:.1f} ms planned, {whole['stock'] * 1e3:.1f} ms stock: {ratio:.2f} ×; "
           f"middle half of {len(ratios)} pairs of slices: {np.quantile(ratios or [np.nan], 0.25):.2f} to "
