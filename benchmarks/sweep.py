@@ -1,7 +1,8 @@
 """What does a sweep cost over its measurements, does it survive kills, and how fast is a large store?
 
     python -m benchmarks.sweep overhead [20] [--engine ray]     models × 5 sizes × 2 modes, each measured once
-    python -m benchmarks.sweep kills [20]                       SIGKILL of the driver or a worker, at random moments
+    python -m benchmarks.sweep engines [20]                     the same on both engines, each twice, cell by cell
+    python -m benchmarks.sweep kills [20] [--seed 0]            kills and a full disk at random moments, sweep_kills.py
     python -m benchmarks.sweep store [100000]                   finished cells: what `show` takes, and bytes per cell
 
 The overhead of a cell is the time of the whole sweep, less what `measure` by itself took for each cell in its worker,
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import sqlite3
 import subprocess
 import sys
@@ -22,46 +22,45 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import onnx
-import psutil
-
-from onnxmem import measure, read_sweep, sweep, zoo
+from benchmarks.sweep_kills import kills, write_models
+from onnxmem import measure, read_sweep, sweep
 from onnxmem.history.figures_of import measured
+from onnxmem.measurement.measurement import Measurement
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal
-from onnxmem.sweeping.cell import Cell, Settings
+from onnxmem.sweeping.cell import Cell, Settings, Stage
 from onnxmem.sweeping.engine import Job
 from onnxmem.sweeping.outcome import Outcome
-from onnxmem.sweeping.read import Filter, read_rows
 from onnxmem.sweeping.store import begin_sweep, finish
+from onnxmem.units import format_bytes
+from onnxmem.unknown import known
 
 SIZES, MODES = (1, 2, 4, 8, 16), ("stock", "planned")
+Place = tuple[str, str, str]
+"""The model, the mode and the size."""
 PROCESSOR = "a processor, 2 cores"
 
 
-def write_models(folder: Path, count: int) -> list[Path]:
-    """So many small models, all different."""
-    paths = []
-    for number in range(count):
-        paths.append(folder / f"net{number:02}.onnx")
-        onnx.save(zoo.build("matmul", layers=1 + number % 4, width=64 + 8 * number), paths[-1])
-    return paths
-
-
-def overhead(count: int, engine: str) -> None:
+def overhead(count: int, engine: str, repeat: int = 1) -> dict[Place, list[int]]:
+    """What a sweep adds to its measurements; and what each cell took in each of `repeat` processes."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        models = write_models(folder, count)
+        store, models = folder / "s.sqlite", write_models(folder, count)
         given: dict[str, Any] = {"modes": MODES, "dims": {"batch": SIZES}, "runs": 2, "threads": 1, "engine": engine}
         began = time.monotonic()
-        found = sweep(models, store=folder / "s.sqlite", **given)
+        found = sweep(models, store=store, repeat=repeat, **given)
         wall = time.monotonic() - began
         assert found.ok, found.failures
         began = time.monotonic()
-        again = sweep(models, store=folder / "s.sqlite", **given)
+        again = sweep(models, store=store, repeat=repeat, **given)
         repeated = time.monotonic() - began
+        with closing(sqlite3.connect(store)) as connection:
+            rows = connection.execute(
+                "SELECT model, mode, size, document FROM cells JOIN cell_documents ON cell = cells.id"
+            ).fetchall()
     cells, own = again.status.cells, again.status.seconds
     columns = {
         "engine": engine,
@@ -72,55 +71,31 @@ def overhead(count: int, engine: str) -> None:
         "overhead per cell without that": f"{(wall - own - repeated) / cells * 1000:.1f} ms",
     }
     _print(columns)
+    return {(model, mode, size): _peaks(json.loads(document)) for model, mode, size, document in rows}
 
 
-def table(store: Path) -> set[tuple[Any, ...]]:
-    """What a store says that does not depend on when it was found out."""
-    names = ("verb", "model", "mode", "size", "state", "reason", "processor")
-    return {tuple(row[name] for name in names) for row in read_rows(store, Filter())}
+def _peaks(document: Any) -> list[int]:
+    """Of each process, in bytes."""
+    return known(trial.highest for trial in Measurement.from_document(document).trials)
 
 
-def kills(times: int) -> None:
-    chance = random.Random(0)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        models = [str(path) for path in write_models(folder, 2)]
-        given = {"verbs": ("plan", "measure"), "dims": {"batch": (1, 2)}, "runs": 1, "threads": 1, "retries": 10}
-        whole = sweep(models, store=folder / "whole.sqlite", **given)  # type: ignore[arg-type]
-        cost = whole.status.seconds / whole.status.cells
-        killed, sweeps = {"driver": 0, "worker": 0}, 0
-        while sum(killed.values()) < times:
-            sweeps += 1
-            store = folder / f"{sweeps}.sqlite"
-            program = f"from onnxmem import sweep; assert sweep({models!r}, store={str(store)!r}, **{given!r}).ok"
-            while True:
-                driver = subprocess.Popen([sys.executable, "-c", program])
-                try:
-                    while sum(killed.values()) < times:
-                        driver.wait(chance.uniform(0.5, 6 * cost + 2))
-                        break
-                    driver.wait()
-                    break
-                except subprocess.TimeoutExpired:
-                    children = psutil.Process(driver.pid).children()
-                    if children and chance.random() < 0.5:
-                        psutil.Process(chance.choice(children).pid).kill()
-                        killed["worker"] += 1
-                        driver.wait()
-                        break
-                    driver.kill()
-                    driver.wait()
-                    killed["driver"] += 1
-            assert driver.returncode == 0, "it did not go on"
-            with closing(sqlite3.connect(store)) as connection:
-                checked = connection.execute("PRAGMA integrity_check").fetchone()[0]
-                results, distinct = connection.execute(
-                    "SELECT count(*), count(DISTINCT document) FROM results"
-                ).fetchone()
-            assert checked == "ok" and table(store) == table(folder / "whole.sqlite")
-            assert results == distinct == whole.status.cells // 2, "a result was lost or doubled"
-    print(f"{killed['driver']} kills of the driver and {killed['worker']} of a worker, over {sweeps} sweeps of "
-          f"{whole.status.cells} cells: each came to the same table, integrity_check ok")  # fmt: skip
+def engines(count: int, repeat: int = 2) -> None:
+    """The same sweep on both engines: does each cell take the same, as far as repeats do?"""
+    here, there = overhead(count, "embedded", repeat), overhead(count, "ray", repeat)
+    assert here.keys() == there.keys() and here
+    apart = {cell: abs(median(here[cell]) - median(there[cell])) for cell in here}
+    spreads = [max(peaks) - min(peaks) for found in (here, there) for peaks in found.values()]
+    within = sum(1 for distance in apart.values() if distance <= max(spreads))
+    columns = {
+        "cells": f"{len(apart)}",
+        "repeats of one cell apart, median": format_bytes(round(median(spreads))),
+        "at most": format_bytes(max(spreads)),
+        "engines apart, median": format_bytes(round(median(apart.values()))),
+        "at most ": format_bytes(round(max(apart.values()))),
+        "cells within the spread of repeats": f"{within} of {len(apart)}",
+    }
+    print()
+    _print(columns)
 
 
 def large(count: int) -> None:
@@ -183,7 +158,7 @@ def _print(columns: dict[str, str]) -> None:
 
 
 def _begin(store: Path, cells: list[Cell]) -> list[Job]:
-    here = {False: (PROCESSOR,), True: (PROCESSOR,)}
+    here = {Stage(True): (PROCESSOR,)}
     return begin_sweep(
         store, cells, processors=here, each=True, engine="embedded", command="", commit=None, again=False
     )
@@ -217,14 +192,17 @@ def _fill(store: Path, jobs: list[Job], outcome: Outcome) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "kills", "store"))
+    parser.add_argument("what", choices=("overhead", "engines", "kills", "store"))
     parser.add_argument("count", type=int, nargs="?")
     parser.add_argument("--engine", default="embedded")
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     if given.what == "overhead":
         overhead(given.count or 20, given.engine)
+    elif given.what == "engines":
+        engines(given.count or 20)
     elif given.what == "kills":
-        kills(given.count or 20)
+        kills(given.count or 20, seed=given.seed)
     else:
         large(given.count or 100_000)
 

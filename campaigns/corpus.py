@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 from onnx import ModelProto, numpy_helper, parser
+
+KEPT = "ONNXMEM_CAMPAIGN_FOLDER"
+"""Names the folder for good files that take long to make: the workers of a campaign have one together."""
 
 _HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 _TEXTS = (
@@ -76,3 +85,24 @@ def models() -> list[ModelProto]:
                 array = np.random.default_rng(0).random(shape, np.float32)
                 model.graph.initializer.append(numpy_helper.from_array(array, name))
     return found
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+def kept(name: str, make: Callable[[Path], object]) -> Path:
+    """A good file or folder, which `make` writes if no worker has yet."""
+    folder = Path(os.environ.get(KEPT) or _folder().name)
+    path = folder / name
+    if not path.exists():
+        unfinished = folder / f"{os.getpid()}-{name}"
+        make(unfinished)
+        unfinished.rename(path)
+    return path
+
+
+def saved(name: str, number: int) -> Path:
+    """One of the models in a file."""
+    return kept(name, lambda path: path.write_bytes(models()[number].SerializeToString()))

@@ -6,8 +6,10 @@ Inputs are made from their number and nothing else: one that was found is made a
 
 from __future__ import annotations
 
+import os
 import resource
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,15 +18,22 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from campaigns.corpus import KEPT
 from onnxmem.errors import OnnxmemError
 
 MOST_BYTES = 2 * 2**30
 """Data that a reader may have; what is mapped from files does not count."""
 MOST_SECONDS = 60.0
-_WORKER_INPUTS = 2_000  # memory that a reader leaves behind shows, and is not the next one's fault
+OUTSIDE = "outside.bin"
+"""A file above the folder of the input: nothing in an input may have it read."""
+_WORKER_INPUTS = 5_000  # memory that a reader leaves behind shows, and is not the next one's fault
 _SHOWN = 30.0
+_BROKEN = 70
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_RUNS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "socket.connect", "pickle.find_class")
+"""What Python tells of before it happens, and no reader has to do."""
 
 
 class Target(NamedTuple):
@@ -42,18 +51,80 @@ class Finding(NamedTuple):
     what: str
 
 
+class WrongAnswer(Exception):
+    """What was read is not what the file says, or cannot be."""
+
+
+class _Watched:
+    """Notes what is done beside reading, as far as Python knows of it: programs, pickles, files elsewhere."""
+
+    def __init__(self, root: str) -> None:
+        self.root, self.on, self.seen = root, False, [""]
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.on:
+            return
+        if event == "open" and isinstance(arguments[0], str | bytes):
+            path = os.path.abspath(os.fsdecode(arguments[0]))  # noqa: PTH100
+            elsewhere = not path.startswith((self.root, "/dev/null", "/proc/self/"))
+            if path == f"{self.root}/{OUTSIDE}" or (elsewhere and (arguments[2] or 0) & _WRITES):
+                self.seen.append(f"opened {path}")
+        elif event in _RUNS:
+            self.seen.append(f"{event} {arguments[:2]!r}"[:100])
+
+
 def work(target: Target, first: int, count: int) -> None:
     """In a worker: read so many inputs, and say of each what became of it."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
-    for number in range(first, first + count):
-        print(number, flush=True)
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            path = target.make(number, folder)
-            before = sorted(folder.rglob("*"))
-            print(_outcome(target, path), flush=True)
-            if sorted(folder.rglob("*")) != before:
-                print("files", flush=True)
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as temporary:
+        root = Path(temporary).resolve()
+        print(first, flush=True)
+        # What is loaded late, and what was found out once, is no input's doing.
+        (warm := root / "warm").mkdir()
+        _outcome(target, _made(target, first, warm))
+        inside, beside = root / "in", (root / "tmp", root / "here")
+        for folder in beside:
+            folder.mkdir()
+        (root / OUTSIDE).write_bytes(bytes(64))
+        os.environ.update(XDG_CACHE_HOME=str(root / "home"))
+        tempfile.tempdir = str(beside[0])
+        os.chdir(beside[1])
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+        watched = _Watched(str(root))
+        for number in range(first, first + count):
+            print(number, flush=True)
+            inside.mkdir()
+            path = _made(target, number, inside)
+            before = _files(inside)
+            watched.on, watched.seen = True, []
+            outcome = _outcome(target, path)
+            watched.on = False
+            print(outcome, flush=True)
+            left = [*(f"changed {name}" for name in before ^ _files(inside)), *watched.seen]
+            shutil.rmtree(inside)
+            for entry in (entry for folder in beside for entry in folder.iterdir()):
+                left.append(f"left {entry}")
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            if left:
+                print(f"files: {ascii(left[0])[:150]}", flush=True)
+
+
+def _made(target: Target, number: int, folder: Path) -> Path:
+    try:
+        return target.make(number, folder)
+    except Exception:
+        traceback.print_exc()
+        os._exit(_BROKEN)  # this is the campaign's own fault, and no finding
+
+
+def _files(folder: Path) -> set[tuple[str, int, int]]:
+    found = set()
+    for place, _, names in os.walk(folder):
+        for name in names:
+            about = os.lstat(path := f"{place}/{name}")
+            found.add((path, about.st_size, about.st_mtime_ns))
+    return found
 
 
 def _outcome(target: Target, path: Path) -> str:
@@ -75,16 +146,20 @@ def hunt(command: list[str], count: int, first: int = 0) -> tuple[Counter[str], 
     outcomes: Counter[str] = Counter()
     findings: list[Finding] = []
     number, end, shown = first, first + count, time.monotonic()
-    while number < end:
-        size = min(_WORKER_INPUTS, end - number)
-        with subprocess.Popen([*command, str(number), str(size)], stdout=subprocess.PIPE, text=True) as worker:
-            last = _follow(worker, outcomes, findings)
-            if last is None:  # it did not begin
-                raise RuntimeError(f"a worker ended with {worker.returncode} before its first input")
-            number = last + 1
-        if time.monotonic() - shown > _SHOWN and number < end:
-            shown = time.monotonic()
-            print(f"  {number - first:,} of {count:,}: {dict(outcomes)}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as kept:
+        while number < end:
+            begun = [*command, str(number), str(min(_WORKER_INPUTS, end - number))]
+            environment = {**os.environ, KEPT: kept}
+            with subprocess.Popen(begun, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+                last = _follow(worker, outcomes, findings)
+                if last is None or worker.returncode == _BROKEN:
+                    raise RuntimeError(
+                        f"a worker could not make input {last or number}: it ended with {worker.returncode}"
+                    )
+                number = last + 1
+            if time.monotonic() - shown > _SHOWN and number < end:
+                shown = time.monotonic()
+                print(f"  {number - first:,} of {count:,}: {dict(outcomes)}", file=sys.stderr, flush=True)
     return outcomes, findings
 
 

@@ -65,6 +65,37 @@ def changed_text(content: str, chance: random.Random) -> str:
     return "\n".join(lines)
 
 
+_TOML = (
+    "true", "[]", "{}", "[[]]", "1.5", "nan", "-inf", "1e308", "2026-11-16", "07:32:00", '{a = {b = 1}}', '["a", 1]',
+    "9223372036854775808", '"*"', '"**x"', '"[a"', '"../*"', '"."', "[1, [2]]", '{"" = 1}', "1_000", "'lit'",
+)  # fmt: skip
+
+
+def changed_toml(content: str, chance: random.Random) -> str:
+    """Some keys, values and lines of a TOML file replaced."""
+    lines = content.split("\n")
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        place, how = chance.randrange(len(lines)), chance.randrange(6)
+        key, equals, value = lines[place].partition(" = ")
+        if how in (0, 1) and equals:
+            texts = [json.dumps(text) for text in TEXTS]
+            lines[place] = f"{key} = {chance.choice((*map(str, NUMBERS), *_TOML, *texts))}"
+        elif how == 2 and equals:
+            keys = [line.partition(" = ")[0] for line in lines if " = " in line]
+            lines[place] = f"{chance.choice((*keys, json.dumps(chance.choice(TEXTS))))} = {value}"
+        elif how == 3 and equals:  # inside a value
+            inner = [number for number in range(len(value)) if value[number].isdigit()]
+            if inner:
+                at = chance.choice(inner)
+                lines[place] = f"{key} = {value[:at]}{chance.choice(NUMBERS)}{value[at + 1 :]}"
+        elif how == 4:
+            lines.insert(place, chance.choice(lines))
+        else:
+            del lines[place]
+            lines = lines or [""]
+    return "\n".join(lines)
+
+
 def changed_json(content: str, chance: random.Random) -> str:
     """Some values of a document replaced, removed or put elsewhere."""
     document = json.loads(content)

@@ -2,23 +2,67 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from onnxmem.errors import UsageError
 
 
+def partial_prefix(path: Path) -> str:
+    """How the name begins of what is to become `path`, beside it. Nobody else names files or folders like this."""
+    return f".{path.name[:100]}.partial-"
+
+
+def clear_left_behind(parent: Path, prefix: str, before: Callable[[Path], None] | None = None) -> None:
+    """Remove files and folders of this prefix that nobody has locked: a killed process left them.
+
+    `before` is called with each of them before it goes.
+    """
+    for entry in [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]:
+        with suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+                continue
+            lock = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if before:
+                    before(entry)
+                if entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink()
+            finally:
+                os.close(lock)
+
+
+def _locked(path: Path) -> tuple[int, str]:
+    """A new file beside `path`, and its name; its lock says that somebody is at it."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=partial_prefix(path), suffix=path.suffix)
+        with suppress(OSError):  # some file systems have no locks: then nobody clears there, either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, name
+        os.close(handle)  # another process, which was clearing at that moment, was faster
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that becomes `path` when the block ends well, and vanishes when it does not."""
+    """A temporary path beside `path` that becomes `path` when the block ends well, and vanishes when it does not.
+
+    A kill leaves it, and the next call removes it.
+    """
+    with suppress(OSError):
+        clear_left_behind(path.parent, partial_prefix(path))
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=path.suffix)
+        handle, name = _locked(path)
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
-    os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
@@ -32,6 +76,7 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+        os.close(handle)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -13,11 +13,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from onnxmem.errors import UsageError
+from onnxmem.files import clear_left_behind, partial_prefix
 from onnxmem.user_cache import user_cache
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -95,7 +96,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
     It is locked while the block runs. Those of earlier calls that were killed are not, and are removed first.
     """
-    prefix = f".{path.name[:100]}.partial-"
+    prefix = partial_prefix(path)
     _clear(path.parent, prefix)
     try:
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
@@ -145,19 +146,9 @@ def _lock(folder: Path) -> int | None:
 
 def _clear(parent: Path, prefix: str) -> None:
     try:
-        found = [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]
+        clear_left_behind(parent, prefix)
     except OSError as error:
         raise UsageError(f"cannot write into '{parent}': {error.strerror}") from error
-    for entry in found:
-        with suppress(OSError):
-            if entry.stat(follow_symlinks=False).st_uid != os.getuid():
-                continue
-            lock = os.open(entry, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(entry, ignore_errors=True)
-            finally:
-                os.close(lock)
 
 
 def _put(temporary: Path, path: Path) -> None:

@@ -17,8 +17,9 @@ from onnxmem import InferenceSession, pack, zoo
 from onnxmem.packing.blobs import adopt, always_read, blobs_of
 from onnxmem.packing.build import build
 from onnxmem.packing.recording import LoadSettings, record_plan
-from onnxmem.session.package import MANIFEST, WEIGHTS, hash_file, open_package, verify_package
+from onnxmem.session.package import MANIFEST, WEIGHTS, open_package, verify_package
 from onnxmem.session.packed_graphs import KEEP_CONFIG, KEEP_OPTIONS, DeclaredTensor, TiledGraph
+from onnxmem.session.stored_files import hash_file
 
 SHAPE, OTHER = (4, 256), (6, 256)
 

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from onnxmem.sweeping.cell import Stage
 from onnxmem.sweeping.cells import make_cells
 from onnxmem.sweeping.embedded import Embedded
 from onnxmem.sweeping.engine import Job
@@ -130,7 +131,7 @@ def test_a_lost_worker_is_replaced_and_its_cell_tried_again(models: Path, retrie
             worker.kill()
 
     with Embedded(retries=retries) as engine:  # one worker, as for measurements
-        found = {job.id: outcome for job, outcome in engine.run(jobs, True, on_start)}
+        found = {job.id: outcome for job, outcome in engine.run(jobs, Stage(True), on_start)}
     assert [found[k].state for k in (0, 2)] == ["finished"] * 2
     expected = ("finished", "", 2) if retries else ("failed", "lost", 1)
     assert (found[1].state, found[1].reason, found[1].tries) == expected

@@ -3,103 +3,13 @@
 #include <memory>
 #include <thread>
 
-#include "arena_device.hpp"
-#include "arena_play.hpp"
-#include "arena_stand_in.hpp"
+#include "arena_play_device.hpp"
 
 namespace onnxmem::arena {
 
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-Device& device(int number) {
-  std::string problem;
-  Device* found = open_device(number, "", problem);  // the stand-in is part of this program
-  CHECK(found != nullptr && problem.empty());
-  return *found;
-}
-
-void queue(int stream, void* block, std::size_t bytes, int value, bool writes) {
-  stand_in_queue(stream, reinterpret_cast<std::uintptr_t>(block), bytes, value, writes);
-}
-
-struct Left {
-  void* block;
-  std::size_t size;
-  int value;
-};
-
-// Plays a run on a stream: each buffer is written when it is made and read before it is freed. Returns what outlived
-// it.
-std::vector<Left> play_on(Device& on, int stream, const std::vector<Call>& calls, int mark) {
-  std::vector<Left> all(calls.size(), Left{});
-  for (const Call& call : calls) {
-    Left& one = all[static_cast<std::size_t>(call.buffer)];
-    if (call.size != 0) {
-      one = {allocate_on(on, call.size), call.size, (mark + call.buffer) % 251};
-      CHECK(one.block != nullptr &&
-            reinterpret_cast<std::uintptr_t>(one.block) % (on.maps() ? kDeviceAlignment : 1) == 0);
-      queue(stream, one.block, one.size, one.value, true);
-    } else {
-      queue(stream, one.block, one.size, one.value, false);
-      release_on(on, one.block);
-      one.block = nullptr;
-    }
-  }
-  std::erase_if(all, [](const Left& each) { return each.block == nullptr; });
-  return all;
-}
-
-void free_all(Device& on, int stream, const std::vector<Left>& left) {
-  for (const Left& each : left) queue(stream, each.block, each.size, each.value, false);
-  stand_in_wait(stream);
-  for (const Left& each : left) release_on(on, each.block);
-}
-
-Trace record_on(Device& on, int stream, const std::vector<Call>& calls) {
-  RecordingRun run(false, nullptr, {}, &on);
-  begin(run);
-  const auto left = play_on(on, stream, calls, 1);
-  end(run);
-  stand_in_wait(stream);
-  on.ended(run.number, true);
-  free_all(on, stream, left);
-  CHECK(run.complete());
-  return run.trace();
-}
-
-Tape tape_of(const Trace& trace) {
-  return Tape(trace, place_in_sequence(trace, kDeviceAlignment), 0, false, {}, kDeviceAlignment);
-}
-
-Region& borrow(Pool& pool, std::size_t bytes) {
-  Pool::Loan loan{};
-  do loan = pool.acquire(bytes, 1.0);
-  while (loan.answer == Pool::Answer::busy);
-  CHECK(loan.answer == Pool::Answer::lent);
-  return *loan.region;
-}
-
-// `waits`: the stream is done when the run ends; `settled`: that is what the pool is told.
-Replayed replay_on(const Tape& tape, Pool& pool, int stream, const std::vector<Call>& calls, int mark,
-                   bool waits = true, bool settled = true) {
-  Region& region = borrow(pool, tape.peak());
-  ReplayingRun run(tape, region);
-  begin(run);
-  const auto left = play_on(*pool.device(), stream, calls, mark);
-  end(run);
-  if (waits) stand_in_wait(stream);
-  pool.device()->ended(run.number, settled);
-  const Replayed result = run.finish();
-  pool.release(region, settled);
-  if (waits) {
-    free_all(*pool.device(), stream, left);
-  } else {
-    for (const Left& each : left) release_on(*pool.device(), each.block);
-  }
-  return result;
-}
 
 // Some threads, each with a stream of its own, in two regions; now and then a run asks for something else.
 void test_threads(int number) {
@@ -113,7 +23,7 @@ void test_threads(int number) {
         std::mt19937 random(static_cast<unsigned>(thread));
         for (int shape = 0; shape < 4; ++shape) {
           const std::vector<Call> calls = random_calls(random, 40);
-          const Tape tape = tape_of(record_on(on, thread, calls));
+          const Tape tape = device_tape(record_on(on, thread, calls));
           for (int turn = 0; turn < 12; ++turn) {
             std::vector<Call> now = calls;
             if (turn % 4 == 3) now = random_calls(random, 30);
@@ -141,7 +51,7 @@ void test_that_early_reuse_is_noticed() {
   Device& on = device(0);
   std::vector<Call> calls;
   for (int buffer = 0; buffer < 8; ++buffer) calls.insert(calls.end(), {{buffer, 70'000}, {buffer, 0}});
-  const Tape tape = tape_of(record_on(on, 0, calls));
+  const Tape tape = device_tape(record_on(on, 0, calls));
   Pool pool(1, true, false, &on);
   replay_on(tape, pool, 1, calls, 10, false, true);  // not true
   replay_on(tape, pool, 2, calls, 60, true, true);
@@ -278,14 +188,14 @@ void test_no_memory(int number) {
   CHECK(allocate_on(on, 0) == nullptr && allocate_on(on, SIZE_MAX) == nullptr &&
         allocate_on(on, SIZE_MAX / 2) == nullptr);
   Pool pool(2, true, false, &on);
-  pool.release(borrow(pool, 20 * kMiB));
+  pool.release(borrow_on(pool, 20 * kMiB));
   stand_in_total(32 * kMiB);
   void* large = allocate_on(on, 30 * kMiB);  // there was not so much until the region went
   CHECK(large != nullptr && pool.stats().bytes == 0);
   CHECK(allocate_on(on, 10 * kMiB) == nullptr);
   CHECK(pool.acquire(10 * kMiB, 0.0).answer == Pool::Answer::refused);
   release_on(on, large);
-  Region& region = borrow(pool, 31 * kMiB);  // what the heap keeps goes, too
+  Region& region = borrow_on(pool, 31 * kMiB);  // what the heap keeps goes, too
   CHECK(region.capacity() >= 31 * kMiB);
   pool.release(region);
   stand_in_total(256 * kMiB);
@@ -297,7 +207,7 @@ void test_what_cannot_be() {
   CHECK(open_device(-1, "", problem) == nullptr && open_device(1000, "", problem) == nullptr);
   Device& on = device(0);
   Pool pool(1, true, false, &on);
-  Region& region = borrow(pool, 4096);
+  Region& region = borrow_on(pool, 4096);
   const Trace trace{{100, 100}, {0, 1}, {2, 3}};
   for (const std::size_t guard : {std::size_t{0}, std::size_t{64}}) {
     const std::size_t alignment = guard == 0 ? kAlignment : kDeviceAlignment;

@@ -1,10 +1,13 @@
 // Outputs that get the pages of their run's region, against slow references: which pages they may have, page by page;
 // and what everybody holds, byte by byte, whatever is run, freed, trimmed, grown or shrunk in between.
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdarg>
 #include <memory>
 #include <random>
 #include <thread>
@@ -12,6 +15,19 @@
 
 #include "arena_outputs.hpp"
 #include "arena_play.hpp"
+
+namespace {
+thread_local bool no_moves = false;  // as where there are as many mappings as there may be
+}
+
+extern "C" void* mremap(void* from, std::size_t before, std::size_t after, int flags, ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* to = va_arg(rest, void*);
+  va_end(rest);
+  if (no_moves) return errno = ENOMEM, MAP_FAILED;
+  return reinterpret_cast<void*>(syscall(SYS_mremap, from, before, after, flags, to));
+}
 
 namespace onnxmem::arena {
 
@@ -268,6 +284,45 @@ void test_off_the_tape() {
   CHECK(loan.region->holes.empty() && outputs().live_blocks() == 0);
 }
 
+// Pages that cannot go back while a run goes on around the place they came from.
+void test_pages_that_cannot_move(bool escapes) {
+  constexpr std::size_t large = 1 << 20;
+  constexpr std::int64_t size = large;
+  const Tape tape({{size, size, size}, {0, 1, 3}, {2, 5, 4}}, {0, size, 0}, 0, false);
+  Pool pool(1, true, false);
+  const auto loan = pool.acquire(tape.peak(), 0);
+  ReplayingRun run(tape, *loan.region);
+  begin(run);
+  void* first = allocate(large);
+  auto* above = static_cast<unsigned char*>(allocate(large));
+  std::memset(above, 5, large);
+  release(first);
+  auto* other = static_cast<unsigned char*>(allocate(large / 2));  // not on the tape: gets pages from below
+  std::memset(other, 6, large / 2);
+  CHECK(missing(*loan.region) == large / 2);
+  no_moves = true;
+  release(other);
+  no_moves = false;
+  check({above, large, 5});
+  const Held last{static_cast<unsigned char*>(allocate(large)), large, 7};
+  std::memset(last.block, 7, large);
+  CHECK(!loan.region->holds(last.block) || last.block >= above + large);
+  check({above, large, 5});
+  if (!escapes) release(above);
+  end(run);
+  pool.release(*loan.region);
+  if (escapes) {
+    check({above, large, 5});
+    release(above);
+  }
+  CHECK(pool.stats().bytes == 0 && pool.stats().escaped == 0);  // it is given up, and there is a new one
+  check(last);
+  release(last.block);
+  std::vector<Held> held;
+  hold(tape, pool, {{0, large}, {1, large}, {0, 0}, {2, large}, {2, 0}, {1, 0}}, 1, held);
+  CHECK(held.empty() && outputs().live_blocks() == 0);
+}
+
 // Runs of other shapes than the tape's, and recordings in a region that is too small, which keep what they made.
 void fuzz_off_the_tape(unsigned seed) {
   std::mt19937 random(seed);
@@ -324,6 +379,7 @@ void test_outputs(bool threads_only) {
   test_there_and_back(6 << 20, true);
   for (unsigned seed = 0; seed < 4; ++seed) fuzz(seed, seed % 3 == 2);
   test_off_the_tape();
+  for (const bool escapes : {false, true}) test_pages_that_cannot_move(escapes);
   for (unsigned seed = 0; seed < 6; ++seed) fuzz_off_the_tape(seed);
   test_fork();
 }

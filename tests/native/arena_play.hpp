@@ -17,7 +17,7 @@
   do {                                                                     \
     if (!(condition)) {                                                    \
       std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::exit(1);                                                        \
+      std::abort();                                                        \
     }                                                                      \
   } while (false)
 

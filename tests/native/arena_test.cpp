@@ -16,6 +16,7 @@
 #include "arena_region.hpp"
 #include "arena_run.hpp"
 #include "arena_tape.hpp"
+#include "fuzz_source.hpp"
 
 using namespace onnxmem::arena;
 
@@ -313,9 +314,10 @@ void test_fork() {
 
 }  // namespace
 
-// With an argument only what threads do at the same time: for ThreadSanitizer, which looks for nothing else and does
-// not follow a fork.
-int main(int count, char**) {
+// With one argument only what threads do at the same time: for ThreadSanitizer, which looks for nothing else and does
+// not follow a fork. With FILE INPUTS SEED these instead of the tests.
+int main(int count, char** words) {
+  if (count == 4) return run_inputs(words[1], std::atol(words[2]), std::strtoul(words[3], nullptr, 10));
   const bool threads_only = count > 1;
   if (!threads_only) {
     test_heap();

@@ -1,4 +1,4 @@
-"""Build a native test program with a sanitizer, once for each state of its sources."""
+"""Build native test programs with a sanitizer, once for each state of their sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,29 +27,60 @@ _FLAGS = ("-std=c++20", "-g1", f"-I{NATIVE}")
 _OPTIMIZATION = {"arena": "-O1"}
 
 
+TARGETS = ("placement", "ordering", "arena")
+"""What reads bytes as instances: tests/native/fuzz_<target>.cpp."""
+
+_EMPTY = "int main() { return 0; }\n"
+_EMPTY_TARGET = 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n'
+
+
 class CannotBuild(Exception):
     """This machine has no compiler, or none with this sanitizer."""
 
 
-def build(module: str, sanitizer: str) -> Path:
-    """The program made of tests/native/<module>_*.cpp and the module's sources, except its Python bindings."""
-    compiler = _compiler()
-    flags = [*_FLAGS, _OPTIMIZATION.get(module, "-O0"), *SANITIZERS[sanitizer]]
-    sources, headers = (
-        [path for folder in (HERE, NATIVE) for path in sorted(folder.glob(f"{module}_*.{suffix}"))]
-        for suffix in ("cpp", "hpp")
-    )
+def build(target: str, sanitizer: str) -> Path:
+    """A program that runs a target over kept and random inputs, and the tests beside it, if there are any."""
+    tests = _files(HERE, f"{target}_*") or [HERE / "fuzz_main.cpp"]
+    files = [*tests, HERE / "fuzz_driver.cpp", HERE / f"fuzz_{target}.cpp", HERE / "fuzz_source.hpp"]
+    flags = (_OPTIMIZATION.get(target, "-O0"), *SANITIZERS[sanitizer])
+    return _made(f"{target}-{sanitizer}", _compiler(), flags, [*files, *_files(NATIVE, f"{target}_*")])
+
+
+def build_fuzzer(target: str, sanitizer: str) -> Path:
+    """The same target in libFuzzer's hands, which looks for inputs that reach code no other has reached."""
+    names = ("clang++", *(f"clang++-{version}" for version in range(30, 11, -1)))
+    compiler = next((name for name in names if shutil.which(name)), None)
+    if compiler is None:
+        raise CannotBuild("this needs clang with libFuzzer: on Debian and Ubuntu, apt-get install clang")
+    kind, *others = SANITIZERS[sanitizer]
+    # CUDA's functions are called by types of our own, where a structure has another name. Following comparisons takes
+    # a third of the time: bytes are decisions here, and there is no number to be guessed.
+    flags = (
+        "-O2", kind.replace("=", "=fuzzer,"), "-fno-sanitize=function", "-fno-sanitize-coverage=trace-cmp", *others,
+    )  # fmt: skip
+    helpers = [path for path in _files(HERE, f"{target}_*") if path.suffix == ".hpp" or path.stem == "arena_stand_in"]
+    files = [HERE / f"fuzz_{target}.cpp", HERE / "fuzz_source.hpp", *helpers, *_files(NATIVE, f"{target}_*")]
+    return _made(f"fuzzer-{target}-{sanitizer}", compiler, flags, files, _EMPTY_TARGET)
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    return [path for suffix in ("cpp", "hpp") for path in sorted(folder.glob(f"{pattern}.{suffix}"))]
+
+
+def _made(name: str, compiler: str, options: Sequence[str], files: Sequence[Path], empty: str = _EMPTY) -> Path:
+    flags = [*_FLAGS, *options]
     content = hashlib.sha256(repr((compiler, flags)).encode())
-    for path in (*sources, *headers):
+    for path in files:
         content.update(path.read_bytes())
-    program = CACHE / f"{module}-{sanitizer}-{content.hexdigest()[:16]}"
+    program = CACHE / f"{name}-{content.hexdigest()[:16]}"
     if program.exists():
         return program
     work = CACHE / f"{program.name}.{os.getpid()}"
     work.mkdir(parents=True)
+    sources = [path for path in files if path.suffix == ".cpp"]
     try:
-        _try_out(compiler, flags, work)
-        read_once = _precompiled(compiler, flags, [*sources, *headers], work)
+        _try_out(compiler, flags, work, empty)
+        read_once = _precompiled(compiler, flags, files, work)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             objects = list(pool.map(lambda source: _compile(compiler, [*flags, *read_once], source, work), sources))
         # The driver that stands in for CUDA's is looked up in the program itself, so its functions are exported.
@@ -60,17 +92,24 @@ def build(module: str, sanitizer: str) -> Path:
     return program
 
 
-def build_driver() -> Path:
-    """The driver that stands in for CUDA's as a library, for tests that load it as they would load CUDA's."""
-    source = HERE / "arena_stand_in.cpp"
-    content = hashlib.sha256(source.read_bytes() + source.with_suffix(".hpp").read_bytes())
-    library = CACHE / f"driver-{content.hexdigest()[:16]}.so"
+def build_library(name: str) -> Path:
+    """A source of its own as a library that can be loaded."""
+    source = HERE / f"{name}.cpp"
+    content = hashlib.sha256()
+    for path in (source, *source.parent.glob(f"{name}.hpp")):
+        content.update(path.read_bytes())
+    library = CACHE / f"{name}-{content.hexdigest()[:16]}.so"
     if not library.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         work = CACHE / f"{library.name}.{os.getpid()}"
-        _run([_compiler(), "-std=c++20", "-O1", "-fPIC", "-shared", str(source), "-pthread", "-o", str(work)])
+        _run([_compiler(), "-std=c++20", "-O1", "-fPIC", "-shared", str(source), "-pthread", "-ldl", "-o", str(work)])
         work.replace(library)
     return library
+
+
+def build_driver() -> Path:
+    """The driver that stands in for CUDA's, for tests that load it as they would load CUDA's."""
+    return build_library("arena_stand_in")
 
 
 def _compiler() -> str:
@@ -80,17 +119,17 @@ def _compiler() -> str:
     return compiler
 
 
-def _try_out(compiler: str, flags: list[str], work: Path) -> None:
+def _try_out(compiler: str, flags: list[str], work: Path, empty: str) -> None:
     source = work / "empty.cpp"
-    source.write_text("int main() { return 0; }\n")
+    source.write_text(empty)
     try:
         _run([compiler, *flags, str(source), "-o", str(work / "empty")])
-        _run([str(work / "empty")])
+        _run([str(work / "empty"), *(["-runs=1"] if empty is _EMPTY_TARGET else [])])
     except (subprocess.CalledProcessError, OSError) as error:
         raise CannotBuild(f"{compiler} cannot build or run with {flags[-1]}") from error
 
 
-def _precompiled(compiler: str, flags: list[str], paths: list[Path], work: Path) -> list[str]:
+def _precompiled(compiler: str, flags: list[str], paths: Sequence[Path], work: Path) -> list[str]:
     """The standard library's headers, which all sources include, are half of the compiler's work: once is enough."""
     header = work / "standard.hpp"
     lines = {line for path in paths for line in path.read_text().splitlines() if line.startswith("#include <")}

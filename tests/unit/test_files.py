@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from onnxmem.errors import UsageError
-from onnxmem.files import replacing, write_text
+from onnxmem.files import partial_prefix, replacing, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -41,3 +41,22 @@ def test_a_new_file_has_ordinary_permissions(tmp_path: Path) -> None:
 def test_a_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write"):
         write_text(tmp_path / "nowhere" / "plan.csv", "x")
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "plan.csv"
+    (tmp_path / f"{partial_prefix(target)}12345678.csv").write_text("half")
+    others = [".plan.csv.bak", ".plan.csv", f"{partial_prefix(tmp_path / 'other.csv')}12345678.csv"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    write_text(target, "new")
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "plan.csv"])
+
+
+def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "plan.csv"
+    with replacing(target) as temporary:
+        temporary.write_text("first")
+        write_text(target, "second")
+        assert temporary.read_text() == "first" and target.read_text() == "second"
+    assert target.read_text() == "first" and os.listdir(tmp_path) == ["plan.csv"]

@@ -36,7 +36,8 @@ std::vector<Pages> free_pages(const Region& region, std::size_t size) {
   UsedPages used;
   const std::size_t page = whole_pages(1), bytes = whole_pages(size);
   for (const Interval& each : region.live.intervals()) used.add(each.start / page * page, whole_pages(each.end));
-  for (const Pages& hole : region.holes) used.add(hole.start, hole.end());
+  for (const auto* pages : {&region.holes, &region.lost})
+    for (const Pages& each : *pages) used.add(each.start, each.end());
   std::vector<Pages> gaps = used.gaps(region.capacity());
   // The lowest first: so a run that is on its own touches hardly more of a region than it needs. Unless that takes too
   // many pieces.

@@ -14,7 +14,21 @@ Region::Region(bool huge, Device* device)
     : huge_(huge), device_(device), span_(device != nullptr ? std::make_unique<Span>(*device) : nullptr) {}
 
 Region::~Region() {
-  if (base_ != nullptr && !span_) munmap(base_, capacity_);
+  if (!span_) give_up();
+}
+
+void Region::give_up() noexcept {
+  std::sort(lost.begin(), lost.end(), [](const Pages& a, const Pages& b) { return a.start < b.start; });
+  std::size_t from = 0;
+  for (const Pages& each : lost) {
+    if (from < each.start) munmap(base_ + from, each.start - from);
+    from = each.end();
+  }
+  if (from < capacity_) munmap(base_ + from, capacity_ - from);
+  base_ = nullptr;
+  capacity_ = 0;
+  holes.clear();
+  lost.clear();
 }
 
 std::size_t Region::alignment() const { return device_ != nullptr ? kDeviceAlignment : kAlignment; }
@@ -57,10 +71,11 @@ void Region::shrink(std::size_t bytes) noexcept {
 }
 
 std::size_t Region::lowest_gap(std::size_t bytes) const {
-  if (holes.empty()) return live.lowest_gap(bytes);
+  if (holes.empty() && lost.empty()) return live.lowest_gap(bytes);
   UsedPages used;
   for (const Interval& each : live.intervals()) used.add(each.start, each.end);
-  for (const Pages& hole : holes) used.add(hole.start, hole.end());
+  for (const auto* pages : {&holes, &lost})
+    for (const Pages& each : *pages) used.add(each.start, each.end());
   for (const Pages& gap : used.gaps(capacity_))
     if (gap.bytes >= bytes) return gap.start;
   return capacity_;
@@ -78,25 +93,22 @@ void Region::refill(const MovedPages& moved) {
   const Pages home{static_cast<std::size_t>(moved.home - base_), moved.bytes};
   std::vector<Pages> left;
   left.reserve(holes.size() + 2);
+  lost.reserve(lost.size() + holes.size());
   for (const Pages& hole : holes) {
     const std::size_t start = std::max(hole.start, home.start), end = std::min(hole.end(), home.end());
     const Move result =
         start < end ? move_pages(moved.at + (start - home.start), base_ + start, end - start) : Move::refused;
-    if (result == Move::lost) {
-      // These addresses are somebody else's now, and a region is in one piece.
-      munmap(base_ + end, capacity_ - end);
-      capacity_ = start;
-      holes.clear();
-      return;
-    }
     if (result == Move::refused) {
       left.push_back(hole);
       continue;
     }
+    // These addresses may be somebody else's now, but whoever runs here has buffers around them.
+    if (result == Move::lost) lost.push_back({start, end - start});
     if (hole.start < start) left.push_back({hole.start, start - hole.start});
     if (end < hole.end()) left.push_back({end, hole.end() - end});
   }
   holes = std::move(left);
+  if (!lost.empty() && !lent) give_up();
 }
 
 void Region::trim() noexcept {
@@ -227,6 +239,7 @@ void Pool::give_back(Region& region) {
   region.lent = false;
   region.tenant = {};
   region.escaped = !region.live.empty();
+  if (!region.lost.empty() && !region.escaped) region.give_up();
 }
 
 void Pool::release(Region& region, bool settled) {
@@ -297,7 +310,10 @@ bool release_stray(void* p) {
       return;
     }
     region.live.remove(start);
-    if (region.escaped && region.live.empty()) region.escaped = false;
+    if (region.escaped && region.live.empty()) {
+      region.escaped = false;
+      if (!region.lost.empty()) region.give_up();
+    }
   });
   std::erase_if(every.orphans, [](const auto& region) { return at_rest(*region); });
   if (found) every.freed->notify_all();
@@ -341,6 +357,7 @@ void after_fork_in_child() {
     region.live.clear();
     region.strays.clear();
     region.holes.clear();
+    if (!region.lost.empty()) region.give_up();
   });
   every.lock.unlock();
 }

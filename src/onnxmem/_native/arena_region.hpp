@@ -1,6 +1,7 @@
 // Memory to run in, on the host or on a device, what of it is in use, and the pool that lends it to one run at a time.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -44,6 +45,7 @@ class Region {
 
   LiveSet live;
   std::vector<Pages> holes;  // pages that outputs took and nothing touched since; the tenant's, as `live` is
+  std::vector<Pages> lost;   // addresses that are not ours any more: the region is given up when nobody is in it
   bool lent = false;
   bool unsettled = false;  // the last run in it may not be over on the device
   bool escaped = false;    // a run ended and left buffers behind: not lent again until they are freed
@@ -58,6 +60,11 @@ class Region {
   }
   // Put those pages that are missing here back.
   void refill(const MovedPages& moved);
+  bool lacks(std::size_t start, std::size_t end) const {
+    return std::any_of(lost.begin(), lost.end(),
+                       [=](const Pages& each) { return each.start < end && start < each.end(); });
+  }
+  void give_up() noexcept;  // unmap all that is still ours: it is a new one then
 
  private:
   void take_from_span() noexcept;

@@ -107,11 +107,11 @@ void* ReplayingRun::place(std::uint32_t buffer, std::size_t size) noexcept {
   const bool takes_over = tape_.takes_over(buffer);
   bool free = false;
   try {
-    free = end <= region_.capacity() &&
+    free = end <= region_.capacity() && !region_.lacks(start, end) &&
            (takes_over ? region_.live.pass_on(start, size) : region_.live.add({start, end, size}));
   } catch (...) {}
   if (!free) {
-    // Cannot be while every call is the recorded one: the tape was checked. Were it so, any other place is still right.
+    // The tape was checked, but addresses may have been lost. Any other place is as right.
     deviate(DeviationKind::place_taken, size, size);
     return off_tape(size);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -48,7 +49,6 @@ AtOnce place_at_once(const Columns& columns) {
   };
   AtOnce best;
   best.bound = most_alive(columns);
-  best.peak = std::numeric_limits<Int>::max();
   Watch watch(std::numeric_limits<double>::infinity(), {});
   std::vector<Int> rows(columns.count);
   std::iota(rows.begin(), rows.end(), 0);
@@ -56,7 +56,7 @@ AtOnce place_at_once(const Columns& columns) {
     std::stable_sort(rows.begin(), rows.end(), before);
     std::vector<Int> offsets = *place_in_order(columns, rows.data(), false, watch);  // nothing ends that watch
     const Int peak = peak_of(columns, offsets);
-    if (peak >= best.peak) continue;
+    if (&before != std::begin(orders) && peak >= best.peak) continue;
     best.peak = peak;
     best.offsets = std::move(offsets);
     if (best.peak <= best.bound) break;

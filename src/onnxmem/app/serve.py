@@ -38,23 +38,23 @@ def serve(
     *,
     port: int | None = None,
     address: str = LOCALHOST,
-    on_ready: Callable[[str], None] = lambda url: None,
+    on_ready: Callable[[str, str], None] = lambda url, once: None,
 ) -> None:
-    """Serve the dashboard until it is interrupted; `on_ready` is told its address.
+    """Serve the dashboard until it is interrupted; `on_ready` is told its address, and one that can be opened once.
 
-    Anywhere but on localhost, only those who know a token may look; it is part of the address.
+    Only those who know a token may look, which is part of the address.
     """
     check_extra("app")
     keep_little()
     listening = _listen(address, port)
     local = address in (LOCALHOST, "127.0.0.1", "::1")
-    token = "" if local else secrets.token_urlsafe(24)
+    token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     number = listening.getsockname()[1]
     name = LOCALHOST if local else socket.gethostname() if address in ("", "0.0.0.0", "::") else address
-    url = f"http://{name}:{number}/" + (f"?token={token}" if token else "")
+    url = f"http://{name}:{number}/?token="
     configure(settings)
-    server = _server(settings, token, number)
-    ready = threading.Timer(0.05, _tell_when_ready, [server, lambda: on_ready(url)])
+    server = _server(settings, token=token, once=once, local=local, port=number)
+    ready = threading.Timer(0.05, _tell_when_ready, [server, lambda: on_ready(url + token, url + once)])
     ready.daemon = True
     ready.start()
     from onnxmem.app.workspace import close_all  # noqa: PLC0415
@@ -65,7 +65,7 @@ def serve(
         close_all()
 
 
-def _server(settings: Settings, token: str, port: int) -> Any:
+def _server(settings: Settings, **guarded: Any) -> Any:
     import uvicorn  # noqa: PLC0415
     from starlette.middleware import Middleware  # noqa: PLC0415
     from streamlit import config  # noqa: PLC0415
@@ -76,10 +76,10 @@ def _server(settings: Settings, token: str, port: int) -> Any:
     from onnxmem.app.guard import Guard  # noqa: PLC0415
 
     megabytes = max(1, -(-settings.upload_limit // 2**20))
-    for name, value in {**_OPTIONS, "server.port": port, "server.maxUploadSize": megabytes}.items():
+    for name, value in {**_OPTIONS, "server.port": guarded["port"], "server.maxUploadSize": megabytes}.items():
         config.set_option(name, value)
     page = Path(__file__).with_name("page.py")
-    app = App(page, middleware=[Middleware(Guard, token=token)], on_script_error=_say)
+    app = App(page, middleware=[Middleware(Guard, **guarded)], on_script_error=_say)
     return uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws_max_size=2**20))
 
 

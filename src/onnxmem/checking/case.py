@@ -13,7 +13,7 @@ from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
 from onnxmem.session.modes import check_mode
-from onnxmem.session.package import content_hash
+from onnxmem.session.stored_files import content_hash
 
 WAYS = ("measurement", "estimate")
 """How the figure is found: by running the model, or by a prediction."""

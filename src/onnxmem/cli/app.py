@@ -28,7 +28,7 @@ def app(
         typer.Option(metavar="N", min=0, max=65535, help="Where to listen.", show_default="the first free from 8501"),
     ] = None,
     address: Annotated[
-        str, typer.Option(metavar="HOST", help="Listen here; anywhere but on localhost a token is asked for.")
+        str, typer.Option(metavar="HOST", help="Listen here; whoever has the address it prints may look.")
     ] = "localhost",
     browser: Annotated[bool, typer.Option(help="Open it in a browser.")] = True,
     history: Annotated[
@@ -38,7 +38,7 @@ def app(
 ) -> None:
     """Show models, results and what-ifs in a dashboard.
 
-    Everything the other verbs do, with sliders and pictures, in a page that only this machine sees.
+    Everything the other verbs do, with sliders and pictures, in a page that only you see.
     """
     import webbrowser  # noqa: PLC0415
 
@@ -52,10 +52,10 @@ def app(
         models=tuple(models), results=tuple(results), history=history, upload_limit=parse_bytes(upload_limit)
     )
 
-    def ready(url: str) -> None:
+    def ready(url: str, once: str) -> None:
         tell(f"the dashboard is at {url}", "Ctrl-C ends it")
         if browser:
-            webbrowser.open(url)
+            webbrowser.open(once)  # others on this machine see what it is started with
 
     serve(settings, port=port, address=address, on_ready=ready)
 

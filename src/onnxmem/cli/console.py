@@ -37,10 +37,12 @@ def _bar(what: str) -> Iterator[OnProgress]:
     from rich.table import Column  # noqa: PLC0415
 
     # Names in models are text: "[/]" would end a style if Rich were to read them.
-    text = rich.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+    # Where there is little room it is the words that are cut, not what is counted.
+    room = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    text = rich.TextColumn("{task.description}", markup=False, table_column=room)
     amount = rich.TextColumn("{task.fields[amount]}", markup=False, table_column=Column(no_wrap=True))
-    columns = (text, rich.BarColumn(bar_width=16), amount, rich.TimeElapsedColumn())
-    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = (text, rich.BarColumn(bar_width=12), amount, rich.TimeElapsedColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task(f"{what} …", total=None, amount="")
 
         def step(now: Progress) -> None:

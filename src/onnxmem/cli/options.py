@@ -47,6 +47,7 @@ def _figures() -> tuple[str, ...]:
 complete_figure, complete_mode, complete_order, complete_strategy = map(
     _complete, (_figures, _modes, _orders, _strategies)
 )
+complete_device = _complete(lambda: ("cpu", "cuda"))
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.", show_default=False)]
 RunnablePath = Annotated[
@@ -103,7 +104,7 @@ Device = Annotated[
     str,
     typer.Option(
         metavar="DEVICE",
-        autocompletion=_complete(lambda: ("cpu", "cuda")),
+        autocompletion=complete_device,
         help="Where it runs: cpu, cuda, or cuda:1 for the second GPU (docs/serving.md).",
     ),
 ]

@@ -14,6 +14,7 @@ import typer
 
 from onnxmem.cli.console import progress, tell
 from onnxmem.errors import OnnxmemError, UsageError, check_extra
+from onnxmem.files import partial_prefix
 
 if TYPE_CHECKING:
     import altair
@@ -133,7 +134,7 @@ def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | N
             raise UsageError(f"'{path}' is read by this command, and would be overwritten", hint="choose another name")
     try:
         # Tried, not asked: permissions are only one of the reasons why it may not work.
-        tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.").close()
+        tempfile.TemporaryFile(dir=path.parent, prefix=partial_prefix(path)).close()
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
 

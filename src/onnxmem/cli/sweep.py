@@ -17,6 +17,7 @@ from onnxmem.cli.groups import spread
 from onnxmem.cli.output import DrawnOutput, Output, check_writable
 from onnxmem.errors import UsageError
 from onnxmem.progress import OnProgress, Progress
+from onnxmem.units import format_count
 
 if TYPE_CHECKING:
     from onnxmem.sweeping.read import Filter
@@ -79,10 +80,23 @@ class Product:
             help="The shapes of inputs; the name may be left out if there is only one. May be repeated: one size each.",
         ),
     ] = None
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FEEDS.npz", help="Feed these arrays. May be repeated: one size each."),
+    ] = None
     input_range: options.Ranges = None
     seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Generated inputs depend on it.")] = None
     option: options.Settings = None
     threads: options.Threads = None
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            autocompletion=options.complete_device,
+            help="Where models run: cpu, cuda, or cuda:1 for the second GPU.",
+            show_default="cpu",
+        ),
+    ] = None
     runs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Steady runs.", show_default="5")] = None
     repeat: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="Measure in so many processes.", show_default="1")
@@ -98,13 +112,14 @@ class Product:
 
     def given(self) -> dict[str, Any]:
         """As the library takes it: only what was given."""
-        found: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "threads", "runs", "repeat")}
+        found: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "threads", "device", "runs", "repeat")}
         found["time_limit"] = self.cell_time_limit
         found["memory_limit"] = parse.parse_size(self.memory_limit)
         found["verbs"] = _words(self.verbs)
         found["modes"] = _words(self.modes)
         found["workers"] = tuple(parse.parse_counts(self.workers)) if self.workers else None
         found["ranges"] = parse.parse_ranges(self.input_range) or None
+        found["inputs"] = tuple(self.inputs) if self.inputs else None
         found["shapes"] = tuple(map(_shapes, self.shape)) if self.shape else None
         found["dims"] = dict(map(_numbers, self.dim)) if self.dim else None
         settings = parse.parse_options(self.option)
@@ -275,7 +290,9 @@ def export(
             found = read_sweep(file, all_sweeps=chosen.every, model=chosen.model, verb=chosen.verb, mode=chosen.mode)
             save_report(make_report([found]), output)
         else:
-            export_rows(file, chosen.filter(), output)
+            count = export_rows(file, chosen.filter(), output)
+    if output.suffix.lower() != ".html":
+        tell(f"{format_count(count, 'cell')} in '{output}'")
 
 
 for _verb in (run, status, show, export):
@@ -289,7 +306,8 @@ def _now_and_then(step: OnProgress) -> OnProgress:
         nonlocal last
         if time.monotonic() - last >= _SILENCE:
             last = time.monotonic()
-            step(now._replace(stage=f"{now.done:,} of {now.total:,}, {now.stage}"))
+            counted = f"{now.done:,} of {now.total:,}, " if now.total else ""
+            step(now._replace(stage=f"{counted}{now.stage}"))
 
     return told
 

@@ -13,6 +13,8 @@ from onnxmem.measurement.device import HOST
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.session.modes import Setting
 
+ON = " on "
+"""Between a mode and the device that it runs on."""
 _WORDS = {"model": "of", "mode": "in mode", "shapes": "with inputs", "threads": "with threads", "by": "by"}
 
 
@@ -114,7 +116,7 @@ def key_of(scenario: Scenario, shapes: Mapping[str, tuple[int, ...]], by: str) -
     """What a result of this scenario is about."""
     return Key(
         model=scenario.model.name,
-        mode=scenario.mode if scenario.device == HOST else f"{scenario.mode} on {scenario.device}",
+        mode=mode_name(scenario.mode, scenario.device),
         shapes=shapes,
         threads=scenario.threads,
         settings={**scenario.options, **scenario.config},
@@ -122,14 +124,20 @@ def key_of(scenario: Scenario, shapes: Mapping[str, tuple[int, ...]], by: str) -
     )
 
 
+def mode_name(mode: str, device: str) -> str:
+    """A mode, and where it runs if that is not the CPU."""
+    return mode if device == HOST else f"{mode}{ON}{device}"
+
+
 def machine(environment: Environment) -> str:
     """The machine in a few words: what memory depends on besides versions."""
     return machine_name(environment.cpu, environment.cores)
 
 
-def machine_name(cpu: str, cores: int) -> str:
+def machine_name(cpu: str, cores: int, gpu: str = "") -> str:
     """The same of its parts."""
-    return f"{cpu}, {cores} core{'s' * (cores != 1)}"
+    named = f"{cpu}, {cores} core{'s' * (cores != 1)}"
+    return f"{gpu}, {named}" if gpu else named
 
 
 def short(commit: str) -> str:

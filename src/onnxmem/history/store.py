@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from shutil import disk_usage
 
 from onnxmem.documents import Document, encode
 from onnxmem.errors import OnnxmemError, UsageError
@@ -22,6 +23,10 @@ _APPLICATION, _VERSION = int.from_bytes(b"oxmh"), 1
 _MAGIC, _HEADER = b"SQLite format 3\0", 100
 # Seconds to wait for another process's write, which takes milliseconds.
 _PATIENCE = 60.0
+# What SQLite needs at the least to begin a change, in bytes.
+_LEAST_ROOM = 256 * 1024
+_LONGEST = 256 * 2**20
+"""Of a text in the file, in bytes."""
 _HINT = "name a new file, or one that --history has written"
 
 _KEY = ("model", "mode", "shapes", "threads", "settings", "by")
@@ -57,8 +62,11 @@ _SCHEMA = (
 )
 
 
-def check_history(path: Path) -> None:
-    """Can results be added to this file? Asked before any work; a file that is not there yet is made later."""
+def check_history(path: Path, but: Sequence[str] = ()) -> None:
+    """Can results be added to this file? Asked before any work; a file that is not there yet is made later.
+
+    Every page is read of all tables `but` these: of thousands of documents that takes a minute.
+    """
     if path.is_dir():
         raise UsageError(f"cannot write '{path}': it is a folder", hint="name a file in it")
     if not path.parent.is_dir():
@@ -69,8 +77,11 @@ def check_history(path: Path) -> None:
             raise UsageError(f"cannot write '{path}': Permission denied", hint="choose a folder you may write to")
     if not is_new(path):
         with reading(path) as connection:
-            wrong = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if wrong != "ok":
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            asked = [name for (name,) in tables if name not in but]
+            said = [connection.execute("SELECT * FROM pragma_quick_check(?)", (name,)).fetchone()[0] for name in asked]
+        wrong = next((each for each in said if each != "ok"), None)
+        if wrong is not None:
             raise damaged(path, wrong)
 
 
@@ -88,6 +99,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
         # Whoever comes second waits here, and then finds what the first has made.
         connection.execute("BEGIN IMMEDIATE")
         with connection:
+            _check_tables(connection, path)
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 for statement in _SCHEMA:
                     connection.execute(statement)
@@ -183,14 +195,33 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         try:
             connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=_PATIENCE)
             connection.execute("PRAGMA query_only = 1")
+            _check_tables(connection, path)
             connection.execute("SELECT 1 FROM results LIMIT 1")
         except sqlite3.OperationalError:
             # In a folder that cannot be written to there is no room for what readers share: then nobody writes, either.
             if os.access(path.parent, os.W_OK):
                 raise
             connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
+            _check_tables(connection, path)
         with closing(connection):
             yield connection
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Nothing but tables and their indices: a view, a trigger or a column that is computed is a program, which may come
+    from a stranger and need not end."""
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    connection.execute("PRAGMA trusted_schema = 0")
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    plain = all(
+        kind in ("table", "index") and not str(sql).upper().startswith("CREATE VIRTUAL") for kind, _, sql in found
+    )
+    for kind, name, _ in found:
+        if plain and kind == "table":
+            columns = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
+            plain = not any(hidden for (hidden,) in columns)
+    if not plain:
+        raise UsageError(f"'{path}' is no history: it has more in it than tables", hint=_HINT)
 
 
 @contextmanager
@@ -201,6 +232,10 @@ def named(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error) or "busy" in str(error):
             raise OnnxmemError(f"cannot write '{path}': another process keeps it locked") from error
+        # On a full disk SQLite cannot even make room for what readers share, and calls that an I/O error.
+        if "is full" in str(error) or ("I/O" in str(error) and disk_usage(path.parent).free < _LEAST_ROOM):
+            hint = "make room, and give the same command again: nothing that is written is lost"
+            raise OnnxmemError(f"no room is left for '{path}': the disk is full", hint=hint) from error
         raise OnnxmemError(f"cannot use '{path}': {error}") from error
     except sqlite3.DatabaseError as error:
         raise damaged(path, str(error)) from error

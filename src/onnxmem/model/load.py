@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
@@ -15,6 +15,7 @@ from onnxmem.model.external import external_location
 from onnxmem.model.wire import without_weights
 
 _PROTOBUF_LIMIT = 2**31
+_MOST_NODES, _DEEPEST_CALLS = 1_000_000, 100
 
 
 def load_proto(path: Path, *, light: bool = False) -> ModelProto:
@@ -45,6 +46,7 @@ def _inlined(model: ModelProto, name: str) -> ModelProto:
     """Local functions are calls; what runs, and takes memory, is their bodies."""
     from onnx import inliner  # noqa: PLC0415
 
+    _check_calls(model, name)
     try:
         model = inliner.inline_local_functions(model)
     except (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
@@ -52,6 +54,32 @@ def _inlined(model: ModelProto, name: str) -> ModelProto:
         raise ModelError(f"the local functions of '{name}' cannot be followed: {message}") from error
     check_structure(model.graph, set())
     return model
+
+
+def _check_calls(model: ModelProto, name: str) -> None:
+    """Functions that call others twice, and those others twice, grow without end, as does one that calls itself."""
+    unclear = f"the local functions of '{name}' cannot be followed"
+    bodies = {(function.domain, function.name): function for function in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(nodes: Iterable[NodeProto], within: tuple[tuple[str, str], ...]) -> int:
+        total = 0
+        for node in nodes:
+            called = node.domain, node.op_type
+            if called in within:
+                raise ModelError(f"{unclear}: '{node.op_type}' calls itself")
+            if called in bodies and called not in sizes:
+                if len(within) >= _DEEPEST_CALLS:
+                    raise ModelError(
+                        f"the local functions of '{name}' cannot be followed: they call each other too deep"
+                    )
+                sizes[called] = size(bodies[called].node, (*within, called))
+            total += sizes.get(called, 1) + sum(size(graph.node, within) for graph in subgraphs_of(node))
+        return total
+
+    nodes = size(model.graph.node, ())
+    if nodes > _MOST_NODES:
+        raise ModelError(f"{unclear}: with their bodies it has {nodes} nodes")
 
 
 def _texts(model: ModelProto) -> Iterator[object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import onnx
 from onnx import ModelProto, TensorProto
 
 from onnxmem.documents import Record, stored
-from onnxmem.errors import ModelError, UsageError
-from onnxmem.files import replacing, write_bytes
+from onnxmem.errors import ModelError, OnnxmemError, UsageError
+from onnxmem.files import clear_left_behind, partial_prefix, replacing, write_bytes
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.signature import read_signature
 from onnxmem.model.external import external_location, make_external
@@ -102,13 +103,32 @@ def _to_onnx(proto: ModelProto, source: Path, target: Path, size: int) -> Path:
 
 
 def _to_external(proto: ModelProto, source: Path, target: Path) -> tuple[Path, ...]:
-    """Weights go first, to a file of a new name: until the model is replaced, the old one keeps its own weights."""
-    old = read_signature(target).files[1:] if target.exists() else ()
+    """The weights get a new name: until the model is replaced, the old one keeps its own.
+
+    Weights that have no model, or not any more, are named by an unfinished one beside it, so that the call after a kill
+    knows them.
+    """
+    with suppress(OSError):
+        clear_left_behind(target.parent, partial_prefix(target), lambda left: _remove_weights(left, target))
     weights = target.with_suffix(".weights")
     if weights.exists():
         weights = target.with_name(f"{target.stem}-{secrets.token_hex(4)}.weights")
+    with replacing(target) as model:
+        with replacing(weights) as temporary:
+            _move_weights(proto, source, temporary, weights.name)
+            model.write_bytes(proto.SerializeToString())
+        old = target.with_name(f"{partial_prefix(target)}{secrets.token_hex(4)}{target.suffix}")
+        with suppress(OSError):  # there is none, or the file system has no second names
+            os.link(target, old)
+    if old.exists():
+        _remove_weights(old, target)
+        old.unlink(missing_ok=True)
+    return target, weights
+
+
+def _move_weights(proto: ModelProto, source: Path, to: Path, name: str) -> None:
     moved: list[tuple[TensorProto, int, int]] = []
-    with replacing(weights) as temporary, temporary.open("wb") as file:
+    with to.open("wb") as file:
         for tensor in all_tensors(proto):
             content = _content(tensor, source.parent)
             if content is not None:
@@ -117,12 +137,17 @@ def _to_external(proto: ModelProto, source: Path, target: Path) -> tuple[Path, .
                 moved.append((tensor, file.tell(), len(content)))
                 file.write(content)
     for tensor, offset, length in moved:
-        make_external(tensor, weights.name, offset, length)
-    write_bytes(target, proto.SerializeToString())
-    for left in old:
-        if left.suffix == ".weights" and left.stem.startswith(target.stem):
-            left.unlink(missing_ok=True)
-    return target, weights
+        make_external(tensor, name, offset, length)
+
+
+def _remove_weights(model: Path, target: Path) -> None:
+    """Those of a model that is gone or never came to be, and which `target` does not name."""
+    with suppress(OnnxmemError):
+        needed = read_signature(target).files if target.exists() else ()
+        names = [file.name for file in needed]
+        for left in read_signature(model).files[1:]:
+            if left.suffix == ".weights" and left.stem.startswith(target.stem) and left.name not in names:
+                left.unlink(missing_ok=True)
 
 
 def _content(tensor: TensorProto, folder: Path) -> bytes | None:

@@ -42,13 +42,12 @@ from onnxmem.session.package import (
     PLANS,
     Manifest,
     Source,
-    StoredFile,
-    hash_file,
     is_package,
     open_package,
     this_cpu,
 )
 from onnxmem.session.packed_graphs import PackedPlan, TileSettings
+from onnxmem.session.stored_files import StoredFile, hash_file
 from onnxmem.units import format_bytes
 
 # Searches end sooner where there is nothing better to be found.

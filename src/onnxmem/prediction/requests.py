@@ -168,7 +168,11 @@ class _Frame:
                 # What nobody reads can be taken over, but nothing frees it before the run ends.
                 unread = any(live is other for other in started)
                 last_use[live.buffer] = _AT_THE_END if unread else len(events)
+        # What a loop's body was fed is not its own to free, also where something else lies in it by now.
+        own = {id(event.buffer) for event in events}
         for buffer, place in last_use.items():
+            if id(buffer) not in own:
+                continue
             ends.setdefault(len(events) if place == _AT_THE_END else place, []).append(buffer)
         woven: list[Event] = []
         for place in range(len(events) + 1):

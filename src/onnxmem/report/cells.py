@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnxmem.report.charts.layout import printable, shorten, shorten_path
+from onnxmem.report.names import printable, shorten, shorten_path
 from onnxmem.report.report import NOT_KNOWN, Cell
 from onnxmem.units import format_bytes, format_percent, format_seconds, format_times
 

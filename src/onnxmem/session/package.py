@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onnxmem.documents import Record, stored
-from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
+from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported, UsageError
 from onnxmem.session.modes import Mode, Setting, check_mode, find_mode
 from onnxmem.session.packed_graphs import (
     KEEP_CONFIG,
@@ -29,15 +30,21 @@ from onnxmem.session.packed_graphs import (
     TiledGraph,
     TileSettings,
 )
+from onnxmem.session.stored_files import (
+    FileState,
+    OnBytes,
+    StoredFile,
+    check_stored,
+    find_stored,
+    read_stored,
+    read_text,
+)
 
 SCHEMA = "onnxmem.package/1"
 MANIFEST = "manifest.json"
 PLANS = "plans.json"
 WEIGHTS = "weights.bin"
-OnBytes = Callable[[int], None]
-"""Told how many more bytes have been read or written."""
 
-_CHUNK = 4 * 2**20
 # What ONNX Runtime's kernels look at when they choose how to lay out weights. Others (crypto, virtualization …) differ
 # between machines on which a package works.
 _X86 = (
@@ -72,15 +79,6 @@ def this_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Cpu:
         lines = []
     flags = next((line.partition(":")[2].split() for line in lines if line.lower().startswith(("flags", "feat"))), [])
     return Cpu(platform.machine(), tuple(sorted(_LOOKED_AT.intersection(flags))))
-
-
-@dataclass(frozen=True)
-class StoredFile(Record):
-    """A file by its name, size and hash."""
-
-    name: str = stored("name")
-    size: int = stored("bytes")
-    sha256: str = stored("sha256")
 
 
 @dataclass(frozen=True)
@@ -177,8 +175,7 @@ class Manifest(Record):
 
     def text(self) -> str:
         """The manifest as it is stored, with a hash of itself."""
-        document = {"schema": SCHEMA, **self.document()}
-        return _render({**document, "manifest_sha256": _hash(document)})
+        return sign({"schema": SCHEMA, **self.document()})
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Manifest:
@@ -204,6 +201,8 @@ class Package:
 
     folder: Path
     manifest: Manifest
+    states: tuple[FileState, ...] = ()
+    """Which files they were that were looked at."""
 
     @property
     def model(self) -> Path:
@@ -242,9 +241,31 @@ class Package:
         file = next((file for file in self.manifest.files if file.name == name), None)
         if file is None:
             return []
-        check_stored(self.folder, file)
-        plans: list[dict[str, Any]] = json.loads((self.folder / name).read_text())
+        content = read_stored(self.folder, file)
+        try:
+            plans: list[dict[str, Any]] = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise PlanError(f"'{self.folder / name}' holds no plans: it is not JSON") from error
+        if not isinstance(plans, list):
+            raise PlanError(f"'{self.folder / name}' holds no plans: it is not a list")
         return plans
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """An error, if its files are others at the end of the block, or already are. What opens them by their names
+        would have got some that nobody has looked at: of another package, or what a link was led to meanwhile."""
+        before = self._look()
+        if self.states and not all(now.is_same(then) for now, then in zip(before, self.states, strict=True)):
+            raise self._replaced("since it was opened")
+        yield
+        if self._look() != before:
+            raise self._replaced("while a session was made from it")
+
+    def _look(self) -> tuple[FileState, ...]:
+        return tuple(find_stored(self.folder, file) for file in self.manifest.files)
+
+    def _replaced(self, when: str) -> ModelError:
+        return ModelError(f"the package '{self.folder}' was changed {when}", hint="open it again")
 
     def check_here(self, onnxruntime: str, cpu: Cpu | None = None) -> None:
         """An error, if this ONNX Runtime or CPU is another than the one it was made for."""
@@ -282,7 +303,7 @@ def open_package(folder: Path) -> Package:
     """The package in a folder: its manifest is checked, and that its files are there in their full size."""
     path = folder / MANIFEST
     try:
-        text = path.read_bytes().decode()
+        text = read_text(path).decode()
     except FileNotFoundError as error:
         raise UsageError(
             f"'{folder}' is no package: it has no {MANIFEST}", hint="make one: onnxmem pack MODEL -o FOLDER"
@@ -291,21 +312,26 @@ def open_package(folder: Path) -> Package:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ModelError(f"'{path}' is damaged: it is not text", hint="pack the model again") from error
-    package = Package(folder, Manifest.parse(text, path))
-    for file in package.manifest.files:
-        # Names are ours, but a package may come from anywhere: it must not point out of its folder.
-        if Path(file.name).name != file.name:
-            raise ModelError(f"'{path}' names a file outside of its folder: '{file.name}'")
-        try:
-            size = (folder / file.name).stat().st_size
-        except OSError as error:
-            raise ModelError(f"the package '{folder}' has lost '{file.name}'", hint="pack the model again") from error
-        if size != file.size:
-            raise ModelError(
-                f"'{folder / file.name}' has {size} bytes instead of {file.size}: it is damaged",
-                hint="pack the model again",
-            )
-    return package
+    manifest = Manifest.parse(text, path)
+    _check_names(manifest, path)
+    return Package(folder, manifest, tuple(find_stored(folder, file) for file in manifest.files))
+
+
+def _check_names(made: Manifest, path: Path) -> None:
+    """A package may come from anywhere: it must not point out of its folder, nor say what else a session does."""
+    names = [file.name for file in made.files]
+    for name in names:
+        if Path(name).name != name:
+            raise ModelError(f"'{path}' names a file outside of its folder: '{name[:80]}'")
+    if len(set(names)) < len(names):
+        raise ModelError(f"'{path}' names a file twice")
+    for name in (made.model, *(name for graph in made.tiled for name in (graph.model, graph.plan))):
+        if name not in names:
+            raise ModelError(f"'{path}' names a file that is none of its own: '{name[:80]}'")
+    # Others could have ONNX Runtime write files, or load libraries.
+    for name, value in (*made.options.items(), *made.config.items()):
+        if name not in (*KEEP_OPTIONS, *KEEP_CONFIG) or not isinstance(value, str):
+            raise ModelError(f"'{path}' sets '{name[:80]}', which packages do not")
 
 
 def verify_package(folder: Path | str, on_bytes: OnBytes | None = None) -> Package:
@@ -316,35 +342,10 @@ def verify_package(folder: Path | str, on_bytes: OnBytes | None = None) -> Packa
     return package
 
 
-def check_stored(folder: Path, file: StoredFile, on_bytes: OnBytes | None = None) -> None:
-    """An error, if the file is not what was written."""
-    if hash_file(folder / file.name, on_bytes).sha256 != file.sha256:
-        raise ModelError(
-            f"'{folder / file.name}' is damaged: its contents are not what was written", hint="pack the model again"
-        )
-
-
-def hash_file(path: Path, on_bytes: OnBytes | None = None) -> StoredFile:
-    """A file's name, size and hash."""
-    total, size = hashlib.sha256(), 0
-    try:
-        with path.open("rb", buffering=0) as file:
-            while chunk := file.read(_CHUNK):
-                total.update(chunk)
-                size += len(chunk)
-                if on_bytes:
-                    on_bytes(len(chunk))
-    except OSError as error:
-        raise ModelError(f"cannot read '{path}': {error.strerror}") from error
-    return StoredFile(path.name, size, total.hexdigest())
-
-
-def content_hash(files: Iterable[Path]) -> str:
-    """One hash of all files of a model: of its contents, not of where they lie."""
-    hashes = [hash_file(file) for file in files]
-    if len(hashes) == 1:
-        return hashes[0].sha256
-    return hashlib.sha256("\n".join(sorted(f"{file.name} {file.sha256}" for file in hashes)).encode()).hexdigest()
+def sign(document: Mapping[str, Any]) -> str:
+    """A manifest's document as text, with a hash of itself."""
+    plain = {key: value for key, value in document.items() if key != "manifest_sha256"}
+    return _render({**plain, "manifest_sha256": _hash(plain)})
 
 
 def _hash(document: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -264,7 +264,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         providers, provider_options, more = self._how
         self._chunks = None
         self._use(model, graph)
-        with self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)):
+        whole = self.package.unchanged() if self.package else nullcontext()
+        with whole, self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)):
             super().__init__(self._model, self._options, providers, provider_options, **more)
         if self._planner is not None:
             self._planner.outputs = frozenset(value.name for value in self.get_outputs())

@@ -8,12 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from onnxmem.documents import Record, stored
-from onnxmem.history.entry import Key
+from onnxmem.history.entry import Key, mode_name
+from onnxmem.measurement.device import HOST
 from onnxmem.session.modes import Setting
 from onnxmem.sweeping.verbs import find_verb
+
+
+class Stage(NamedTuple):
+    """Cells that need the same kind of place, and so are worked out together."""
+
+    runs: bool
+    """Whether they run their models: then each has its cores to itself."""
+    device: str = HOST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +30,7 @@ class Settings(Record):
     """How cells are run, besides their size and mode. A result depends on all of it."""
 
     threads: int | None = None
+    device: str = HOST
     runs: int = 5
     repeat: int = 1
     seed: int = 0
@@ -49,6 +59,9 @@ class Cell(Record):
     """What was asked for: "batch=4"."""
     shapes: Mapping[str, tuple[int, ...]]
     """Of all inputs, as they are fed."""
+    inputs: Path | None = None
+    """An .npz file with their arrays; without it they are generated."""
+    inputs_sha256: str = ""
     settings: Settings
     onnxmem: str
     onnxruntime: str
@@ -70,7 +83,7 @@ class Cell(Record):
         return self.document()
 
     def _about(self) -> dict[str, Any]:
-        return {name: self.plain[name] for name in ("verb", "mode", "shapes", "settings")}
+        return {name: self.plain[name] for name in ("verb", "mode", "shapes", "inputs_sha256", "settings")}
 
     @property
     def limit(self) -> float:
@@ -78,16 +91,26 @@ class Cell(Record):
         return find_verb(self.verb).seconds if self.time_limit is None else self.time_limit
 
     @property
+    def stage(self) -> Stage:
+        """With which others it is worked out."""
+        return Stage(find_verb(self.verb).runs, self.settings.device)
+
+    @property
+    def how(self) -> str:
+        """Its mode, and where that runs if not on the CPU."""
+        return mode_name(self.mode, self.settings.device)
+
+    @property
     def label(self) -> str:
         """In a line."""
-        return " ".join(part for part in (self.verb, self.name, self.mode, self.size) if part)
+        return " ".join(part for part in (self.verb, self.name, self.how, self.size) if part)
 
     @property
     def key(self) -> Key:
         """As histories know it."""
         return Key(
             model=self.name,
-            mode=self.mode,
+            mode=self.how,
             shapes=self.shapes,
             threads=self.settings.threads,
             settings={**self.settings.options, **self.settings.config},

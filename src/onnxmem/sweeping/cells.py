@@ -11,12 +11,14 @@ from pathlib import Path
 
 from onnxmem.environment import package_version
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.measurement.feeds import shapes_of_feeds
+from onnxmem.measurement.device import HOST
+from onnxmem.measurement.feeds import make_feeds, shapes_of_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
 from onnxmem.model.bindings import free_dimensions
 from onnxmem.prediction.predict import MODES as PREDICTED
-from onnxmem.session.package import content_hash, mode_for
+from onnxmem.session.package import mode_for
+from onnxmem.session.stored_files import content_hash
 from onnxmem.sweeping.cell import Cell
 from onnxmem.sweeping.spec import Group, Spec
 from onnxmem.sweeping.verbs import Verb, find_verb
@@ -33,6 +35,16 @@ class _Looked:
     name: str
     signature: Signature
     sha256: str
+
+
+@dataclass(frozen=True)
+class _Size:
+    """What a model is fed: what that is called, and the shapes that it comes to."""
+
+    label: str
+    shapes: Mapping[str, tuple[int, ...]]
+    inputs: Path | None = None
+    inputs_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,9 +126,9 @@ def _missing_dims(group: Group, looked: Mapping[Path, _Looked]) -> Iterator[str]
 
 
 def _cells_of(model: _Looked, group: Group) -> Iterator[Cell]:
-    sizes = list(_sizes(model, group))
+    sizes = list(_fed(model, group) if group.inputs else _sizes(model, group))
     versions = {"onnxmem": package_version("onnxmem"), "onnxruntime": package_version("onnxruntime")}
-    for size, shapes in sizes:
+    for size in sizes:
         for name in group.verbs:
             verb = find_verb(name)
             for mode in _modes(verb, model, group):
@@ -127,16 +139,29 @@ def _cells_of(model: _Looked, group: Group) -> Iterator[Cell]:
                     name=model.name,
                     sha256=model.sha256,
                     mode=mode,
-                    size=size,
-                    shapes=shapes,
+                    size=size.label,
+                    shapes=size.shapes,
+                    inputs=size.inputs,
+                    inputs_sha256=size.inputs_sha256,
                     settings=group.settings,
                     time_limit=group.time_limit,
                     **versions,
                 )
 
 
-def _sizes(model: _Looked, group: Group) -> Iterator[tuple[str, Mapping[str, tuple[int, ...]]]]:
-    """All sizes: what they are called, and the shapes that this comes to."""
+def _fed(model: _Looked, group: Group) -> Iterator[_Size]:
+    """Those of arrays that were given."""
+    if group.dims or group.shapes != ({},) or group.settings.ranges:
+        raise UsageError("inputs have their own sizes and contents", hint="leave out dims, shapes and ranges")
+    names = distinct_names(group.inputs)
+    for path in group.inputs:
+        feeds = make_feeds(model.signature, Scenario(model.path, inputs=path))
+        shapes = {name: array.shape for name, array in feeds.arrays.items()}
+        yield _Size(names[path], shapes, path, content_hash([path]))
+
+
+def _sizes(model: _Looked, group: Group) -> Iterator[_Size]:
+    """Those of inputs that will be generated."""
     known = free_dimensions(model.signature.shapes)
     dims = {name: numbers for name, numbers in group.dims.items() if name in known}
     for given in group.shapes:
@@ -146,7 +171,7 @@ def _sizes(model: _Looked, group: Group) -> Iterator[tuple[str, Mapping[str, tup
             scenario = Scenario(model.path, shapes=shapes, dims=chosen, ranges=group.settings.ranges)
             parts = [f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items()]
             parts += [f"{name}={number}" for name, number in chosen.items()]
-            yield ", ".join(parts) or _AS_IT_IS, shapes_of_feeds(model.signature, scenario)
+            yield _Size(", ".join(parts) or _AS_IT_IS, shapes_of_feeds(model.signature, scenario))
 
 
 def _named(text: str, model: _Looked) -> Mapping[str, tuple[int, ...]]:
@@ -161,11 +186,13 @@ def _named(text: str, model: _Looked) -> Mapping[str, tuple[int, ...]]:
 def _modes(verb: Verb, model: _Looked, group: Group) -> tuple[str, ...]:
     """The modes of the cells of one size; an error if the verb cannot be asked of this model in one of them."""
     settings = group.settings
-    if not verb.runs:
-        if model.path.is_dir() or model.path.suffix == ".ort":
-            raise UsageError(f"{verb.name} reads .onnx files, and this is none", hint="leave it out for this model")
-        if settings.options or settings.config:
-            raise UsageError(f"{verb.name} does not know what session options change", hint="measure it")
+    if settings.device != HOST and not verb.device_label:
+        raise UsageError(f"{verb.name} is about the CPU's memory, and not that of '{settings.device}'",
+                         hint="leave it out for this model, or ask it without a device")  # fmt: skip
+    if not verb.runs and (model.path.is_dir() or model.path.suffix == ".ort"):
+        raise UsageError(f"{verb.name} reads .onnx files, and this is none", hint="leave it out for this model")
+    if (settings.options or settings.config) and not verb.options:
+        raise UsageError(f"{verb.name} does not know what session options change", hint="measure it")
     if verb.modes == "none":
         return ("",)
     # Only share writes the model in the form that a mode reads; for all others it must be there.

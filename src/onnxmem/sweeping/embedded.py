@@ -9,36 +9,25 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import IO, Self
 
 from onnxmem.documents import encode
-from onnxmem.environment import available_cores, read_environment
-from onnxmem.errors import UsageError
+from onnxmem.environment import available_cores
 from onnxmem.folders import temporary_file
-from onnxmem.history.entry import machine
+from onnxmem.measurement.device import HOST
 from onnxmem.process.child import Ended, end_child, has_ended, send_line, start_child
+from onnxmem.sweeping.cell import Stage
 from onnxmem.sweeping.engine import Answers, Job, OnStart
 from onnxmem.sweeping.outcome import CRASH, LOST, TIME_LIMIT, Outcome, failure
+from onnxmem.sweeping.place import core_sets, processor_with
 
 _TICK = 0.5
 # Verbs keep to the limit themselves; what has not answered this long after it hangs.
 _GRACE = 30.0
 _CHUNK = 1 << 20
-
-
-def core_sets(parallel: int) -> list[tuple[int, ...]]:
-    """The cores of this process in so many equal parts; those left over are used by nobody."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    if not 1 <= parallel <= max(len(cores), 1):
-        raise UsageError(
-            f"{parallel} measurements at a time need {parallel} cores, and there are {len(cores)}",
-            hint="each has cores of its own",
-        )
-    share = len(cores) // parallel
-    return [tuple(cores[k * share : (k + 1) * share]) for k in range(parallel)]
 
 
 class Embedded:
@@ -56,16 +45,23 @@ class Embedded:
     def __exit__(self, *error: object) -> None:
         """Workers end with the run that started them."""
 
-    @property
-    def workers(self) -> Mapping[bool, int]:
-        return {False: available_cores(), True: len(self._alone)}
+    def workers(self, stage: Stage) -> int:
+        return len(self._places(stage))
 
-    def processors(self, runs: bool) -> Sequence[str]:
-        here = read_environment()
-        return [machine(replace(here, cores=len(self._alone[0])) if runs else here)]
+    def processors(self, stage: Stage) -> Sequence[str]:
+        return [processor_with(len(self._places(stage)[0]), stage.device)]
 
-    def run(self, jobs: Sequence[Job], runs: bool, on_start: OnStart) -> Answers:
-        cores = self._alone if runs else [tuple(sorted(os.sched_getaffinity(0)))] * available_cores()
+    def memory(self, stage: Stage) -> int | None:
+        return None
+
+    def _places(self, stage: Stage) -> list[tuple[int, ...]]:
+        """The cores of each worker. A GPU is for one at a time."""
+        if not stage.runs:
+            return core_sets(1) * available_cores()
+        return self._alone if stage.device == HOST else core_sets(1)
+
+    def run(self, jobs: Sequence[Job], stage: Stage, on_start: OnStart) -> Answers:
+        cores = self._places(stage)
         slots, queue = [_Slot(each) for each in cores], deque(jobs)
         try:
             with selectors.DefaultSelector() as selector:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from onnxmem.sweeping.cell import Cell
+from onnxmem.sweeping.cell import Cell, Stage
 from onnxmem.sweeping.outcome import Outcome
 
 ANY = ""
@@ -20,6 +20,8 @@ class Job:
     id: int
     cell: Cell
     processor: str = ANY
+    memory: int = 0
+    """What it will take, in bytes, as far as an estimate tells."""
     tries: int = 1
 
 
@@ -28,18 +30,20 @@ Answers = Generator[tuple[Job, Outcome], None, None]
 
 
 class Engine(Protocol):
-    """Works out jobs. `runs` says whether they run their models: then each has its cores to itself."""
+    """Works out jobs, those of one stage at a time."""
 
     name: str
 
-    @property
-    def workers(self) -> Mapping[bool, int]:
-        """How many jobs are worked out at a time, by `runs`."""
+    def workers(self, stage: Stage) -> int:
+        """How many jobs are worked out at a time."""
 
-    def processors(self, runs: bool) -> Sequence[str]:
+    def processors(self, stage: Stage) -> Sequence[str]:
         """The processors that jobs meet: their names, and how many cores each job has."""
 
-    def run(self, jobs: Sequence[Job], runs: bool, on_start: OnStart) -> Answers:
+    def memory(self, stage: Stage) -> int | None:
+        """How much memory every place has for a job; None if jobs need not say what they will take."""
+
+    def run(self, jobs: Sequence[Job], stage: Stage, on_start: OnStart) -> Answers:
         """Work all of them out: each comes back once, in the order in which they are done."""
 
     def __enter__(self) -> Self: ...

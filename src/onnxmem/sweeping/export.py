@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from onnxmem import files
 from onnxmem.errors import MissingDependency, check_extra
 from onnxmem.sweeping.read import COLUMNS, Filter, read_rows
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _NUMBERS = {"bytes": "int64", "latency_seconds": "double", "seconds": "double", "tries": "int64"}
 
 
@@ -28,23 +28,29 @@ def check_export(path: Path) -> None:
             ) from error
 
 
-def export_rows(store: Path, chosen: Filter, path: Path) -> None:
-    """Write them; the file is there whole or not at all."""
+def export_rows(store: Path, chosen: Filter, path: Path) -> int:
+    """Write them: how many there are. The file is there whole or not at all."""
     with files.replacing(path) as temporary:
-        write = _parquet if path.suffix.lower() == ".parquet" else _csv
-        write(read_rows(store, chosen), temporary)
+        write, rows = _parquet if path.suffix.lower() == ".parquet" else _csv, list(read_rows(store, chosen))
+        write(rows, temporary)
+    return len(rows)
 
 
-def _csv(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+def _csv(rows: list[dict[str, Any]], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, COLUMNS)
         table.writeheader()
-        table.writerows(rows)
+        table.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
 
 
-def _parquet(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+def _plain(value: Any) -> Any:
+    """A text that no spreadsheet takes for a formula: models may be called anything."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
+
+
+def _parquet(rows: list[dict[str, Any]], path: Path) -> None:
     import pyarrow  # noqa: PLC0415
     import pyarrow.parquet  # noqa: PLC0415
 
     schema = pyarrow.schema([(name, _NUMBERS.get(name, "string")) for name in COLUMNS])
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema=schema), path)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)

@@ -9,23 +9,24 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from onnxmem.documents import Document, Record, encode
 from onnxmem.environment import read_environment
 from onnxmem.history.entry import machine_name
+from onnxmem.measurement.device import HOST
 from onnxmem.sweeping.cell import Cell
-from onnxmem.sweeping.embedded import core_sets
 from onnxmem.sweeping.outcome import FULL, REFUSED, failure
+from onnxmem.sweeping.place import core_sets, gpu_name
 
 # As folders.py names what is for the time being: what nobody holds locked any more, the next call removes.
 _PREFIX = "onnxmem.tmp-sweep-"
 _THREADS = "OMP_NUM_THREADS"
 
 Parts = Mapping[str, Sequence[Any]]
-"""The files of a model by their names beside it, each in parts, which `fetch` turns into bytes."""
+"""Files by their names beside the first of them, each in parts, which `fetch` turns into bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +38,20 @@ class Greeting(Record):
     cores: int
     onnxmem: str
     onnxruntime: str
+    gpu: str = ""
+    """That of the device that was asked for."""
 
     def processor(self, places: int = 1) -> str:
         """What cells meet there, if so many share its cores evenly."""
-        return machine_name(self.cpu, self.cores // places)
+        return machine_name(self.cpu, self.cores // places, self.gpu)
 
 
-def greet() -> dict[str, Any]:
-    """Who this process is, and on which cores."""
+def greet(device: str = HOST) -> dict[str, Any]:
+    """Who this process is, on which cores, and with which GPU. An error if models cannot run on the device."""
     here = read_environment()
-    return Greeting(
-        host=platform.node(), cpu=here.cpu, cores=here.cores, onnxmem=here.onnxmem, onnxruntime=here.onnxruntime
-    ).document()
+    names = ("cpu", "cores", "onnxmem", "onnxruntime")
+    known = {name: getattr(here, name) for name in names}
+    return Greeting(host=platform.node(), gpu=gpu_name(device), **known).document()
 
 
 class Worker:
@@ -68,26 +71,31 @@ class Worker:
         self._lock = os.open(self._folder, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
-    def greet(self) -> dict[str, Any]:
+    def greet(self, device: str) -> dict[str, Any]:
         """Who it is."""
-        return greet()
+        return greet(device)
 
-    def work(self, cell: Document, parts: Parts | None, fetch: Callable[[Any], bytes]) -> Any:
-        """The outcome of a cell. With `parts` the model does not lie on this node, and is put here the first time."""
+    def work(self, cell: Document, sent: Mapping[str, Parts], fetch: Callable[[Any], bytes]) -> Any:
+        """The outcome of a cell. What was `sent`, by its hash, does not lie on this node; it is put here once."""
         from onnxmem.sweeping.work import work_out  # noqa: PLC0415  after the cores: libraries count them
 
         asked = Cell.from_document(cell)
         try:
-            model = None if parts is None else self._receive(asked, parts, fetch)
+            for sha256, parts in sent.items():
+                folder = self._receive(sha256, parts, fetch)
+                if sha256 == asked.sha256:
+                    asked = replace(asked, model=folder / asked.model.name)
+                elif asked.inputs is not None:
+                    asked = replace(asked, inputs=folder / asked.inputs.name)
         except OSError as error:
-            message = f"the model could not be put into '{self._folder}': {error.strerror}"
+            message = f"its files could not be put into '{self._folder}': {error.strerror}"
             return encode(failure(REFUSED, message, node=platform.node(), no_room=error.errno in FULL))
-        return encode(work_out(asked, model))
+        return encode(work_out(asked))
 
-    def _receive(self, cell: Cell, parts: Parts, fetch: Callable[[Any], bytes]) -> Path:
-        """Where the model lies on this node; it gets there once, whichever worker needs it first."""
-        folder = self._folder / cell.sha256
-        with (self._folder / f"{cell.sha256}.lock").open("w") as lock:
+    def _receive(self, sha256: str, parts: Parts, fetch: Callable[[Any], bytes]) -> Path:
+        """The folder where these files lie on this node; they get there once, whichever worker needs them first."""
+        folder = self._folder / sha256
+        with (self._folder / f"{sha256}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.exists():
                 partial = folder.with_suffix(".partial")
@@ -99,7 +107,7 @@ class Worker:
                         for piece in pieces:
                             file.write(fetch(piece))
                 partial.rename(folder)
-        return folder / cell.model.name
+        return folder
 
     def leave(self) -> None:
         """Remove the models of this node, if no other worker has them."""

@@ -7,13 +7,14 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from onnxmem.errors import UsageError
-from onnxmem.history.entry import Origin
+from onnxmem.history.entry import ON, Origin
 from onnxmem.history.tolerance import USUAL, Tolerance
+from onnxmem.measurement.device import HOST
 from onnxmem.sweeping.outcome import FAILED, FINISHED, WAITING
 from onnxmem.sweeping.store import asking
 from onnxmem.sweeping.sweep_result import CellRow, Change, MapRow, SizeMap, Status, Sweep, SweepStatus, Trade
@@ -21,8 +22,34 @@ from onnxmem.sweeping.verbs import VERBS, Verb
 
 _SLOWEST = 3
 _MOST_ROWS, _MOST_SIZES, _MOST_TRADES, _MOST_CHANGES, _MOST_FAILURES = 40, 12, 400, 20, 20
-_ORIGIN = ("model_sha256", "onnxmem", "onnxruntime", "processor", "commit")
+_ORIGIN = {
+    "sha256": "model_sha256",
+    "onnxmem": "onnxmem",
+    "onnxruntime": "onnxruntime",
+    "machine": "processor",
+    "commit": "commit",
+}
 COLUMNS = tuple("latency_seconds" if each.name == "latency" else each.name for each in fields(CellRow))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """All cells of one kind that ended alike: what SQLite counts in one go through its index, and tables begin with."""
+
+    verb: str
+    state: str
+    model: str
+    mode: str
+    processor: str
+    count: int
+    seconds: float
+    largest: int | None
+    first: int
+
+    @property
+    def device(self) -> str:
+        """Where it ran."""
+        return self.mode.partition(ON)[2] or HOST
 
 
 @dataclass(frozen=True)
@@ -56,7 +83,9 @@ class Filter:
 def read_status(path: str | os.PathLike[str]) -> SweepStatus:
     """How far is it? `read_status("sweep.sqlite")` tells of its last sweep, also while that is going on."""
     with asking(Path(path)) as connection:
-        return SweepStatus(file=Path(path), status=_status(connection, *Filter().where(connection)))
+        where, values = Filter().where(connection)
+        groups = _groups(connection, where, values)
+        return SweepStatus(file=Path(path), status=_status(connection, where, values, groups))
 
 
 def read_sweep(
@@ -77,8 +106,9 @@ def read_sweep(
     file, allowed = Path(path), Tolerance.parse(tolerance)
     with asking(file) as connection:
         where, values = Filter(all_sweeps, model, verb, mode).where(connection)
-        changes = _changes(connection, where, values, allowed)
-        maps = [found for verb in VERBS if (found := _map(connection, where, values, verb))]
+        groups = _groups(connection, where, values)
+        changes, changed = _changes(connection, where, values, allowed)
+        maps = [each for verb in VERBS for each in _maps(connection, where, values, verb, groups)]
         measured = [row.model for each in maps if each.verb == "measure" for row in each.rows]
         failures = connection.execute(
             f"SELECT {_quoted(COLUMNS)} FROM cells WHERE {where} AND state = ? ORDER BY id LIMIT {_MOST_FAILURES}",
@@ -86,11 +116,11 @@ def read_sweep(
         )
         return Sweep(
             file=file,
-            status=_status(connection, where, values),
+            status=_status(connection, where, values, groups),
             maps=tuple(maps),
             trades=_trades(connection, where, values, tuple(dict.fromkeys(measured))),
-            changes=tuple(changes[:_MOST_CHANGES]),
-            changed=len(changes),
+            changes=changes,
+            changed=changed,
             tolerance=allowed,
             failures=tuple(map(_cell_row, failures)),
             notes=tuple(notes),
@@ -113,20 +143,28 @@ def _cell_row(row: sqlite3.Row) -> CellRow:
     return CellRow(**{"latency" if name == "latency_seconds" else name: row[name] for name in COLUMNS})
 
 
-def _status(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Status:
+def _groups(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> list[_Group]:
+    names = "verb, state, model, mode, processor"
+    rows = connection.execute(
+        f"SELECT {names}, count(*), total(seconds), max(bytes), min(id) FROM cells WHERE {where} GROUP BY {names}",
+        values,
+    )
+    return [_Group(*row) for row in rows]
+
+
+def _status(connection: sqlite3.Connection, where: str, values: Sequence[object], groups: Sequence[_Group]) -> Status:
     last = connection.execute("SELECT id, date, engine FROM sweeps ORDER BY id DESC LIMIT 1").fetchone()
+    if last is None:
+        raise UsageError(
+            "the store has cells, but no sweep that they are of", hint="name a file that a sweep has written"
+        )
     states: Counter[str] = Counter()
     verbs: Counter[str] = Counter()
-    processors: dict[str, None] = {}
-    seconds = 0.0
-    for verb, state, processor, count, took in connection.execute(
-        f"SELECT verb, state, processor, count(*), total(seconds) FROM cells WHERE {where} GROUP BY 1, 2, 3",
-        values,
-    ):
-        states[state] += count
-        verbs[verb] += count
-        processors |= {processor: None} if processor else {}
-        seconds += took if state == FINISHED else 0.0
+    for group in groups:
+        states[group.state] += group.count
+        verbs[group.verb] += group.count
+    processors = dict.fromkeys(group.processor for group in groups if group.processor)
+    seconds = sum(group.seconds for group in groups if group.state == FINISHED)
     reasons = connection.execute(
         f"SELECT reason, count(*) FROM cells WHERE {where} AND state = ? GROUP BY reason ORDER BY 2 DESC",
         (*values, FAILED),
@@ -153,38 +191,43 @@ def _status(connection: sqlite3.Connection, where: str, values: Sequence[object]
     )
 
 
-def _map(connection: sqlite3.Connection, where: str, values: Sequence[object], verb: Verb) -> SizeMap | None:
-    """The largest rows of a verb. Cells are fetched only for these: there may be a hundred thousand others."""
-    known = f"FROM cells WHERE {where} AND verb = ? AND state = ? AND bytes IS NOT NULL"
-    given = (*values, verb.name, FINISHED)
-    rows = connection.execute(
-        f"SELECT model, mode, processor, max(bytes), min(id) {known} GROUP BY model, mode, processor", given
-    ).fetchall()
-    if not rows:
-        return None
-    largest = sorted(rows, key=lambda row: -row[3])[:_MOST_ROWS]
-    ordered = sorted(largest, key=lambda row: int(row[4]))
-    shown: dict[tuple[str, str, str], dict[str, int]] = {(row[0], row[1], row[2]): {} for row in ordered}
+def _maps(
+    connection: sqlite3.Connection, where: str, values: Sequence[object], verb: Verb, groups: Sequence[_Group]
+) -> Iterator[SizeMap]:
+    """One of the CPU's memory, and one of each device's."""
+    known = [each for each in groups if (each.verb, each.state) == (verb.name, FINISHED) and each.largest is not None]
+    for device in sorted({group.device for group in known}):
+        label = verb.label if device == HOST else f"{verb.device_label}, {device}"
+        rows = [group for group in known if group.device == device]
+        yield _map(connection, f"{where} AND verb = ?", (*values, verb.name), rows, SizeMap(
+            verb=verb.name, label=label, sizes=(), rows=()
+        ))  # fmt: skip
+
+
+def _map(
+    connection: sqlite3.Connection, where: str, values: Sequence[object], rows: Sequence[_Group], about: SizeMap
+) -> SizeMap:
+    """The largest rows. Cells are fetched only for these: there may be a hundred thousand others."""
+    largest = sorted(rows, key=lambda row: -(row.largest or 0))[:_MOST_ROWS]
+    ordered = sorted(largest, key=lambda row: row.first)
+    shown: dict[tuple[str, str, str], dict[str, int]] = {(row.model, row.mode, row.processor): {} for row in ordered}
     models = tuple(dict.fromkeys(key[0] for key in shown))
     sizes: dict[str, None] = {}
     for model, mode, processor, size, taken in connection.execute(
-        f"SELECT model, mode, processor, size, bytes {known} AND model IN ({_marks(models)}) ORDER BY id",
-        (*given, *models),
+        f"SELECT model, mode, processor, size, bytes FROM cells WHERE {where} AND state = ? AND bytes IS NOT NULL "
+        f"AND model IN ({_marks(models)}) ORDER BY +id",  # the sign: so that SQLite does not go by that from the start
+        (*values, FINISHED, *models),
     ):
-        sizes[size] = None
-        shown.get((model, mode, processor), {})[size] = taken
-    columns, several = tuple(sizes)[:_MOST_SIZES], len({row[2] for row in rows}) > 1
-    return SizeMap(
-        verb=verb.name,
-        label=verb.label,
+        found = shown.get((model, mode, processor))
+        if found is not None:
+            sizes[size] = None
+            found[size] = taken
+    columns, several = tuple(sizes)[:_MOST_SIZES], len({row.processor for row in rows}) > 1
+    return replace(
+        about,
         sizes=columns,
         rows=tuple(
-            MapRow(
-                model=model,
-                mode=mode,
-                processor=processor if several else "",
-                bytes=tuple(map(found.get, columns)),
-            )
+            MapRow(model=model, mode=mode, processor=processor if several else "", bytes=tuple(map(found.get, columns)))
             for (model, mode, processor), found in shown.items()
         ),
         left_out=len(rows) - len(largest),
@@ -203,7 +246,7 @@ def _trades(
     rows = connection.execute(
         f"SELECT model, size, processor, mode, bytes, latency_seconds FROM cells WHERE {where} AND verb = 'measure' "
         f"AND state = ? AND bytes IS NOT NULL AND latency_seconds IS NOT NULL "
-        f"AND model IN ({_marks(models)}) ORDER BY id",
+        f"AND model IN ({_marks(models)}) ORDER BY +id",
         (*values, FINISHED, *models),
     )
     for model, size, processor, mode, taken, latency in rows:
@@ -233,8 +276,9 @@ def _beats(other: tuple[str, int, float], one: tuple[int, float]) -> bool:
 
 def _changes(
     connection: sqlite3.Connection, where: str, values: Sequence[object], tolerance: Tolerance
-) -> list[Change]:
-    """Cells that take more or less than the same did before, on the same processor if there is one."""
+) -> tuple[tuple[Change, ...], int]:
+    """Cells that take more or less than the same did before, on the same processor if there is one: the largest
+    changes, and how many there are."""
     earlier = (
         "SELECT max(q.id) FROM cells q WHERE q.subject = cells.subject AND q.id < cells.id AND q.state = 'finished' "
         "AND q.bytes IS NOT NULL"
@@ -242,31 +286,35 @@ def _changes(
     # Most have nothing before them: an index tells which do, and only those are looked up.
     again = "SELECT subject FROM cells GROUP BY subject HAVING count(*) > 1"
     chosen = f"coalesce(({earlier} AND q.processor = cells.processor), ({earlier}))"
-    both = ", ".join(f'c."{name}" AS after_{name}, p."{name}" AS before_{name}' for name in (*_ORIGIN, "bytes"))
-    rows = connection.execute(
-        f"WITH c AS (SELECT *, {chosen} AS earlier FROM cells "
+    pairs = connection.execute(
+        f"WITH c AS (SELECT id, bytes, {chosen} AS earlier FROM cells "
         f"WHERE {where} AND state = 'finished' AND bytes IS NOT NULL AND subject IN ({again})) "
-        f"SELECT c.verb, c.model, c.mode, c.size, p.date, {both} FROM c JOIN cells p ON p.id = c.earlier",
+        f"SELECT p.id, c.id, p.bytes, c.bytes FROM c JOIN cells p ON p.id = c.earlier",
         values,
     )
-    found = []
-    for row in rows:
-        before, after = row["before_bytes"], row["after_bytes"]
-        if max(before, after) <= tolerance.above(min(before, after)):
-            continue
-        origins = [Origin(**dict(zip(("sha256", "onnxmem", "onnxruntime", "machine", "commit"),
-                                     (row[f"{when}_{name}"] for name in _ORIGIN), strict=True)))
-                   for when in ("before", "after")]  # fmt: skip
-        found.append(
-            Change(
-                verb=row["verb"],
-                model=row["model"],
-                mode=row["mode"],
-                size=row["size"],
-                before=before,
-                after=after,
-                since=origins[0].changes(origins[1]),
-                date=row["date"],
-            )
-        )
-    return sorted(found, key=lambda change: -abs(change.after - change.before))
+    changed = [
+        (abs(after - before), first, second)
+        for first, second, before, after in pairs
+        if max(before, after) > tolerance.above(min(before, after))
+    ]
+    largest = sorted(changed, key=lambda each: -each[0])[:_MOST_CHANGES]
+    return tuple(_change(connection, first, second) for _, first, second in largest), len(changed)
+
+
+def _change(connection: sqlite3.Connection, first: int, second: int) -> Change:
+    names = ("verb", "model", "mode", "size", "date", "bytes", *_ORIGIN.values())
+    before, after = (
+        connection.execute(f"SELECT {_quoted(names)} FROM cells WHERE id = ?", (number,)).fetchone()
+        for number in (first, second)
+    )
+    came, now = (Origin(**{key: row[name] for key, name in _ORIGIN.items()}) for row in (before, after))
+    return Change(
+        verb=after["verb"],
+        model=after["model"],
+        mode=after["mode"],
+        size=after["size"],
+        before=before["bytes"],
+        after=after["bytes"],
+        since=came.changes(now),
+        date=before["date"],
+    )

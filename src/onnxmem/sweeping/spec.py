@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxmem.errors import UsageError
-from onnxmem.measurement.scenario import check_threads
+from onnxmem.measurement.scenario import check_memory_limit, check_threads
 from onnxmem.measurement.scenario_table import FEED_KEYS, MODES_KEY, RUN_KEYS
 from onnxmem.session.modes import find_mode
 from onnxmem.sweeping.cell import Settings
@@ -41,6 +41,8 @@ class Group:
     """One for each size; a text is for the only input of a model."""
     dims: Mapping[str, tuple[int, ...]]
     """All numbers that each dimension takes; of several dimensions all combinations."""
+    inputs: tuple[Path, ...] = ()
+    """Files of arrays, one for each size; without them inputs are generated."""
     settings: Settings
     time_limit: float | None = None
     """Seconds for each cell."""
@@ -69,6 +71,8 @@ def read_spec(file: Path) -> Spec:
         if "path" not in given:
             raise UsageError(f"{file}: '{place}' has no 'path'", hint='for example: path = "models/*.onnx"')
         paths = given.pop("path")
+        if "inputs" in given:
+            given["inputs"] = expand(given["inputs"], file.parent, f"{file}: '{place}.inputs'")
         groups.append(make_group(expand(paths, file.parent, f"{file}: '{place}.path'"), f"{file}: '{place}'", **given))
     return Spec(groups=tuple(groups), store=file.parent / store)
 
@@ -84,6 +88,7 @@ def make_group(models: Sequence[Path], place: str = "", **given: Any) -> Group:
             find_mode(mode)
         settings = Settings(**{name: value for name, value in given.items() if name in names})
         check_threads(settings.threads)
+        check_memory_limit(settings.memory_limit, settings.device)
     except UsageError as error:
         raise UsageError(f"{place}: {error}" if place else str(error), hint=error.hint) from error
     return Group(models=tuple(models), place=place, settings=settings, **{"dims": {}, **own})
@@ -99,7 +104,11 @@ def expand(paths: Sequence[str], folder: Path, place: str = "") -> tuple[Path, .
         else:
             # A pattern of an absolute path is one of the root's.
             root = Path(Path(each).anchor) if Path(each).is_absolute() else folder
-            matches = sorted(root.glob(str(Path(each).relative_to(root)) if Path(each).is_absolute() else each))
+            try:
+                matches = sorted(root.glob(str(Path(each).relative_to(root)) if Path(each).is_absolute() else each))
+            except (ValueError, NotImplementedError, OSError) as error:
+                at = f"{place} is '{each}'," if place else f"'{each}' is"
+                raise UsageError(f"{at} no pattern of paths: {error}") from error
         if not matches or not matches[0].exists():
             at = f"{place} is '{each}', and" if place else f"cannot read '{each}':"
             raise UsageError(f"{at} there is no such file")
@@ -120,6 +129,7 @@ _COMMON = {
     "ranges": FEED_KEYS["ranges"],
     "dims": Key(table_of(lambda _, value: one_or_more(number(1))(value)), "a table such as {batch = [1, 4, 16]}"),
     "memory_limit": Key(size, 'a size such as "512MiB"'),
+    "device": Key(text, "cpu, cuda, or cuda:1 for the second GPU"),
     "time_limit": Key(_seconds, "a number of seconds, for each cell"),
     "workers": Key(one_or_more(number(1)), "a number from 1, or a list of them"),
 }
@@ -127,6 +137,7 @@ _COMMON = {
 _EACH = {
     "path": Key(one_or_more(text), 'a path or pattern such as "models/*.onnx", or a list of them'),
     "shapes": FEED_KEYS["shapes"],
+    "inputs": Key(one_or_more(text), "the path of an .npz file, or a list of them: one for each size"),
 }
 _ONCE = {
     "models": Key(tables, "a list of tables: [[models]]"),

@@ -17,10 +17,9 @@ from onnxmem.errors import UsageError
 from onnxmem.history.entry import Entry
 from onnxmem.history.store import check_history, insert, is_new, reading, writing
 from onnxmem.result import now
-from onnxmem.sweeping.cell import Cell
+from onnxmem.sweeping.cell import Cell, Stage
 from onnxmem.sweeping.engine import ANY, Job
 from onnxmem.sweeping.outcome import FAILED, FINISHED, WAITING, Outcome
-from onnxmem.sweeping.verbs import find_verb
 from onnxmem.unknown import Unknown
 
 _TABLES = (
@@ -73,14 +72,14 @@ _TABLES = (
 
 def check_store(path: Path) -> None:
     """Can cells be added to this file? Asked before any work."""
-    check_history(path)
+    check_history(path, but=("cell_documents",))
 
 
 def begin_sweep(
     path: Path,
     cells: Sequence[Cell],
     *,
-    processors: Mapping[bool, Sequence[str]],
+    processors: Mapping[Stage, Sequence[str]],
     each: bool,
     engine: str,
     command: str,
@@ -89,7 +88,7 @@ def begin_sweep(
 ) -> list[Job]:
     """Write down what is asked for: those of the cells that are not finished yet.
 
-    `processors` are those of cells that run their models, and of others. With `each`, all of them are to answer, and
+    `processors` are those that cells of each stage meet. With `each`, all of them are to answer, and
     otherwise any. With `again`, failures wait once more.
     """
     with writing(path) as connection:
@@ -101,7 +100,7 @@ def begin_sweep(
         sweep = int(made.lastrowid or 0)
         waiting: list[Job] = []
         for cell in cells:
-            here = processors[find_verb(cell.verb).runs]
+            here = processors[cell.stage]
             for processor in here if each else (ANY,):
                 number = _ask(connection, sweep, cell, processor, () if each else here, again)
                 waiting += [] if number is None else [Job(id=number, cell=cell, processor=processor)]
@@ -133,12 +132,13 @@ def _ask(
 
 def _row(cell: Cell) -> dict[str, object]:
     plain = cell.plain
-    same = ("verb", "mode", "size", "onnxmem", "onnxruntime", "model_sha256")
+    same = ("verb", "size", "onnxmem", "onnxruntime", "model_sha256")
     texts = {name: json.dumps(plain[name], sort_keys=True, ensure_ascii=False) for name in ("shapes", "settings")}
     return {
         "question": cell.question,
         "subject": cell.subject,
         "model": cell.name,
+        "mode": cell.how,
         **{name: plain[name] for name in same},
         **texts,
     }

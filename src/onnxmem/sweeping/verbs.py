@@ -20,15 +20,19 @@ class Verb:
     """The time limit of a cell, where none is given."""
     modes: str = "each"
     """`each` mode is a cell of its own; `none` matters; `all` are in one cell."""
+    device_label: str = ""
+    """What its figure is on a GPU; empty if it cannot be asked of one."""
+    options: bool = False
+    """Whether it can be asked with session options."""
 
 
 VERBS = (
     Verb("estimate", "predicted peak RSS", False, 60.0),
     Verb("plan", "arena of the plan", False, 60.0, modes="none"),
-    Verb("measure", "peak RSS", True, 600.0),
-    Verb("release", "kept after releasing", True, 600.0),
-    Verb("share", "PSS of all workers", True, 3600.0),
-    Verb("compare", "least peak RSS of the modes", True, 3600.0, modes="all"),
+    Verb("measure", "peak RSS", True, 600.0, device_label="peak memory of the GPU", options=True),
+    Verb("release", "kept after releasing", True, 600.0, device_label="kept on the GPU after releasing", options=True),
+    Verb("share", "PSS of all workers", True, 3600.0, options=True),
+    Verb("compare", "least peak RSS of the modes", True, 3600.0, modes="all", device_label="least peak of the GPU"),
 )
 """In the order of work: what runs nothing comes first."""
 

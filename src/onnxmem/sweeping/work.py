@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from onnxmem.comparison.compare import compare
 from onnxmem.comparison.result import Figure
-from onnxmem.environment import read_environment
 from onnxmem.errors import OnnxmemError
 from onnxmem.estimation.estimate import estimate
 from onnxmem.estimation.planning import plan
-from onnxmem.history.entry import machine
 from onnxmem.history.figures_of import measured, predicted
+from onnxmem.measurement.device import HOST
 from onnxmem.measurement.measure import measure
 from onnxmem.releasing.ladder import release_ladder
 from onnxmem.sharing.share import share
 from onnxmem.sweeping.cell import Cell
 from onnxmem.sweeping.outcome import FULL, REASONS, REFUSED, Outcome, failure
-from onnxmem.unknown import Unknown
+from onnxmem.sweeping.place import this_processor
+from onnxmem.unknown import Bytes, Unknown, known
 
 
-@cache
-def this_processor() -> str:
-    """The processor and the cores that cells have here: what a result depends on besides versions."""
-    return machine(read_environment())
-
-
-def work_out(cell: Cell, model: Path | None = None) -> Outcome:
-    """The outcome of a cell; `model` is where the model lies here, if not where the cell says. Never raises."""
+def work_out(cell: Cell) -> Outcome:
+    """The outcome of a cell. Never raises."""
     began = time.monotonic()
     try:
-        outcome = _ASK[cell.verb](cell, cell.model if model is None else model)
+        outcome = _ASK[cell.verb](cell)
     except OnnxmemError as error:
         cause = error.__cause__
         full = isinstance(cause, OSError) and cause.errno in FULL
@@ -46,7 +39,8 @@ def work_out(cell: Cell, model: Path | None = None) -> Outcome:
         outcome = failure(REASONS["out of memory"], "there was no memory left for the work")
     except Exception as error:
         outcome = failure(REFUSED, f"unexpected {type(error).__name__}: {error}")
-    return replace(outcome, seconds=time.monotonic() - began, node=platform.node(), processor=this_processor())
+    processor = this_processor(cell.settings.device)
+    return replace(outcome, seconds=time.monotonic() - began, node=platform.node(), processor=processor)
 
 
 def _reason(message: str) -> str:
@@ -56,22 +50,24 @@ def _reason(message: str) -> str:
 
 def _fed(cell: Cell) -> dict[str, Any]:
     settings = cell.settings
+    # Arrays have shapes of their own.
+    fed = {"shapes": cell.shapes} if cell.inputs is None else {"inputs": cell.inputs}
     return {
-        "shapes": cell.shapes,
+        **fed,
         "ranges": settings.ranges,
         "seed": settings.seed,
         "threads": settings.threads,
         "time_limit": cell.limit,
+        "runs": settings.runs,
     }
 
 
-def _run(cell: Cell) -> dict[str, Any]:
-    settings = cell.settings
-    return {**_fed(cell), "runs": settings.runs, "options": settings.options, "config": settings.config}
+def _configured(cell: Cell) -> dict[str, Any]:
+    return {**_fed(cell), "options": cell.settings.options, "config": cell.settings.config}
 
 
-def _estimate(cell: Cell, model: Path) -> Outcome:
-    result = estimate(model, shapes=cell.shapes, threads=cell.settings.threads, time_limit=cell.limit)
+def _estimate(cell: Cell) -> Outcome:
+    result = estimate(cell.model, shapes=cell.shapes, threads=cell.settings.threads, time_limit=cell.limit)
     if isinstance(result.processes, Unknown):
         return Outcome(size=result.processes, result=result.document())
     forecast = next((each for each in result.processes if each.mode == cell.mode), None)
@@ -81,31 +77,46 @@ def _estimate(cell: Cell, model: Path) -> Outcome:
     return Outcome(size=figures.peak, figures=figures, result=result.document())
 
 
-def _plan(cell: Cell, model: Path) -> Outcome:
-    result = plan(model, shapes=cell.shapes, time_limit=cell.limit, seed=cell.settings.seed)
+def _plan(cell: Cell) -> Outcome:
+    result = plan(cell.model, shapes=cell.shapes, time_limit=cell.limit, seed=cell.settings.seed)
     return Outcome(size=result.peak_bytes, result=result.document())
 
 
-def _measure(cell: Cell, model: Path) -> Outcome:
+def _measure(cell: Cell) -> Outcome:
     settings = cell.settings
     result = measure(
-        model, mode=cell.mode, repeat=settings.repeat, memory_limit=settings.memory_limit, nodes=False, **_run(cell)
+        cell.model,
+        mode=cell.mode,
+        repeat=settings.repeat,
+        memory_limit=settings.memory_limit,
+        device=settings.device,
+        nodes=False,
+        **_configured(cell),
     )
     # A timeline is as large as all the rest, and a picture of one cell among thousands.
     document = replace(result, timeline=()).document()
     if not result.verdict.ok:
         return failure(REASONS.get(result.verdict.kind, REFUSED), str(result.verdict), result=document)
     figures = measured(result)
-    return Outcome(size=figures.peak, latency=figures.latency, figures=figures, result=document)
+    size = figures.peak if result.device is None else _most(trial.device_highest for trial in result.trials)
+    return Outcome(size=size, latency=figures.latency, figures=figures, result=document)
 
 
-def _release(cell: Cell, model: Path) -> Outcome:
-    result = release_ladder(model, mode=cell.mode, memory_limit=cell.settings.memory_limit, **_run(cell))
-    return Outcome(size=result.remaining, result=result.document())
+def _most(sizes: Iterable[Bytes]) -> Bytes:
+    return max(known(sizes), default=Unknown("nothing was seen on the device"))
 
 
-def _share(cell: Cell, model: Path) -> Outcome:
-    result = share(model, cell.settings.workers, (cell.mode,), cold=False, **_run(cell))
+def _release(cell: Cell) -> Outcome:
+    settings = cell.settings
+    result = release_ladder(
+        cell.model, mode=cell.mode, memory_limit=settings.memory_limit, device=settings.device, **_configured(cell)
+    )
+    left = result.steps[-2].device if len(result.steps) > 1 else None  # the last step is the end of the process
+    return Outcome(size=result.remaining if left is None else left, result=result.document())
+
+
+def _share(cell: Cell) -> Outcome:
+    result = share(cell.model, cell.settings.workers, (cell.mode,), cold=False, **_configured(cell))
     failed = next((text for group in result.groups for text in group.failures), None)
     if failed is not None:
         return failure(_reason(f": {failed}"), failed, result=result.document())
@@ -113,17 +124,24 @@ def _share(cell: Cell, model: Path) -> Outcome:
     return Outcome(size=most.total_pss, latency=most.latency, result=result.document())
 
 
-def _compare(cell: Cell, model: Path) -> Outcome:
+def _compare(cell: Cell) -> Outcome:
     settings = cell.settings
-    candidates = [str(model) if mode == "stock" else f"{model}+{mode}" for mode in cell.mode.split(",")]
-    given: dict[str, Any] = {**_fed(cell), "runs": settings.runs, "repeat": settings.repeat}
-    result = compare(candidates, **given, memory_limit=settings.memory_limit, advice=False)
+    candidates = [str(cell.model) if mode == "stock" else f"{cell.model}+{mode}" for mode in cell.mode.split(",")]
+    result = compare(
+        candidates,
+        repeat=settings.repeat,
+        memory_limit=settings.memory_limit,
+        device=settings.device,
+        advice=False,
+        **_fed(cell),
+    )
     wrong = next((each for each in result.candidates if not each.ok), None)
     if wrong is not None:
         message = f"{wrong.name}: {wrong.why_not}"
         return failure(_reason(message), message, result=result.document())
-    peaks = [at.peak for each in result.candidates for at in each.at if isinstance(at.peak, Figure)]
-    least = min((int(peak.median) for peak in peaks), default=Unknown("no peak is known"))
+    on_device = settings.device != HOST
+    peaks = [at.device_peak if on_device else at.peak for each in result.candidates for at in each.at]
+    least = min((int(each.median) for each in peaks if isinstance(each, Figure)), default=Unknown("no peak is known"))
     return Outcome(size=least, result=result.document())
 
 

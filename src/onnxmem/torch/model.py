@@ -93,7 +93,7 @@ def load_module(source: TorchSource, factory: Any = None) -> Any:
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"'{source.where}' returned a {type(model).__name__}, which is no torch.nn.Module")
     if source.weights is not None:
-        _put(model, read_weights(source.weights), source.weights.name)
+        put_weights(model, read_weights(source.weights), source.weights.name)
     return model.eval()
 
 
@@ -135,7 +135,8 @@ def _unpickled(path: Path) -> Any:
         raise ModelError(f"'{path.name}' is no file of weights that PyTorch wrote, or it is truncated") from error
 
 
-def _put(model: Any, weights: Mapping[str, Any], name: str) -> None:
+def put_weights(model: Any, weights: Mapping[str, Any], name: str) -> None:
+    """Give a model the weights of a file; an error if they are not its own."""
     wanted = model.state_dict()
     weights = _renamed(weights, wanted)
     missing, surplus = [key for key in wanted if key not in weights], [key for key in weights if key not in wanted]

@@ -93,6 +93,26 @@ def test_a_damaged_history_is_an_error_and_not_changed(tmp_path: Path) -> None:
     assert file.read_bytes() == bytes(content)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "DROP TABLE results; CREATE VIEW results AS "
+        "WITH RECURSIVE n(entry) AS (SELECT 1 UNION ALL SELECT entry + 1 FROM n) SELECT * FROM n",
+        "CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END",
+        "ALTER TABLE results ADD COLUMN made AS (hex(zeroblob(500000000)))",
+    ],
+)
+def test_a_history_with_a_program_in_it_is_refused(tmp_path: Path, program: str) -> None:
+    file = tmp_path / "h.sqlite"
+    append(file, entry(), {})
+    with sqlite3.connect(file) as connection:
+        connection.executescript(program)
+    connection.close()
+    for ask in (lambda: check_history(file), lambda: read_entries(file), lambda: append(file, entry(), {})):
+        with pytest.raises(UsageError, match="more in it than tables"):
+            ask()
+
+
 def test_an_empty_file_is_a_history_without_results(tmp_path: Path) -> None:
     file = tmp_path / "h.sqlite"
     file.touch()

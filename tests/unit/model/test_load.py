@@ -13,6 +13,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
+from onnxmem.model.load import load_proto
 from onnxmem.model.model import Model
 from onnxmem.schedule.timeline import lay_out
 from tests.helpers import model_of, saved
@@ -170,3 +171,32 @@ def test_damaged_files_are_errors_or_models_and_nothing_else(
         except OnnxmemError as error:
             assert str(error)
             assert "\n" not in str(error)
+
+
+def _calling(*pairs: tuple[str, str]) -> ModelProto:
+    """Functions that each call another twice; the model calls the first."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    functions = []
+    for name, called in pairs:
+        domain = "" if called == "Relu" else "local"
+        twice = [helper.make_node(called, [a], [b], domain=domain) for a, b in (("a", "m"), ("m", "b"))]
+        functions.append(helper.make_function("local", name, ["a"], ["b"], twice, imports))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node(pairs[0][0], ["x"], ["y"], domain="local")], "g", ends[:1], ends[1:])
+    return helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=8)
+
+
+def test_functions_that_call_each_other_without_end_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    names = [f"f{k}" for k in range(40)]
+    for pairs, said in (
+        (list(zip(names, [*names[1:], "Relu"], strict=True)), "with their bodies it has 1099511627776 nodes"),
+        ([("f", "f")], "'f' calls itself"),
+        ([("f", "g"), ("g", "f")], "'f' calls itself"),
+        ([(f"f{k}", f"f{k + 1}") for k in range(200)], "too deep"),
+    ):
+        path.write_bytes(_calling(*pairs).SerializeToString())
+        with pytest.raises(ModelError, match=said):
+            load_proto(path)
+    path.write_bytes(_calling(("f", "g"), ("g", "Relu")).SerializeToString())
+    assert [node.op_type for node in load_proto(path).graph.node] == ["Relu"] * 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, ValueInfoProto, helper
+from onnx import TensorProto, ValueInfoProto, helper, parser
 
 from onnxmem import zoo
 from onnxmem.model.model import Model
@@ -96,3 +96,20 @@ def test_a_package_is_not_put_into_another_order_once_more() -> None:
     package = replace(source, graph=as_saved(source.graph), loaded_as="prepacked")
     assert package.packaged_runs.first.peak == package.plain_runs.first.peak == source.packaged_runs.first.peak
     assert replace(package, loaded_as="").packaged_runs.first.peak != source.packaged_runs.first.peak
+
+
+def test_a_loop_does_not_free_what_its_body_is_fed(tmp_path: Path) -> None:
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        loops (float[4] x, int64 count) => (float[4] y) {
+            go = Constant <value = bool {1}> ()
+            y = Loop (count, go, x) <body = step (int64 i, bool c, float[4] s) => (bool on, float[4] next) {
+                on = Identity(c)
+                next = Add(s, s)
+            }>
+        }""")
+    subject = Subject.of(Model.open(saved(model, tmp_path)), Question(), threads=1)
+    for runs in (subject.plain_runs, subject.stock_runs):
+        held: list[object] = []
+        for event in runs.first:
+            held.remove(event.buffer) if event.freed else held.append(event.buffer)
+        assert len(held) == 1  # what it returns

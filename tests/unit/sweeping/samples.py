@@ -46,7 +46,7 @@ def begin(path: Path, *cells: Cell, **changes: Any) -> list[Any]:
     """Ask for these cells on one processor: those that are not finished."""
     given: dict[str, Any] = {"each": True, "engine": "embedded", "command": "sweep", "commit": None, "again": False}
     here = changes.pop("processors", (HERE,))
-    return begin_sweep(path, cells, processors={False: here, True: here}, **{**given, **changes})
+    return begin_sweep(path, cells, processors={cell.stage: here for cell in cells}, **{**given, **changes})
 
 
 def swept(path: Path, *found: tuple[Cell, Outcome]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from onnxmem.errors import MissingDependency, UsageError
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal
+from onnxmem.sweeping.cell import Settings
 from onnxmem.sweeping.export import check_export, export_rows
 from onnxmem.sweeping.outcome import NO_MEMORY, failure
 from onnxmem.sweeping.read import Filter, read_status, read_sweep
@@ -38,6 +39,29 @@ def test_models_by_sizes(store: Path) -> None:
     assert found.label == "peak RSS" and found.sizes == ("batch=1", "batch=4")
     assert {row.mode: row.bytes for row in found.rows} == {
         "stock": (100 * MIB, None), "planned": (60 * MIB, 90 * MIB), "tuned": (110 * MIB, None)}  # fmt: skip
+
+
+def test_what_runs_on_a_device_is_a_map_of_its_own(store: Path) -> None:
+    on_gpu = cell(settings=Settings(device="cuda"))
+    there = outcome(900 * MIB, processor="a GPU, a processor, 2 cores")
+    swept(store, (on_gpu, there), (cell(onnxruntime="1.25.0"), outcome()))
+    host, gpu = read_sweep(store).maps
+    assert (host.label, host.rows[0].mode, host.rows[0].bytes) == ("peak RSS", "stock", (100 * MIB,))
+    assert gpu.label == "peak memory of the GPU, cuda" and gpu.rows[0].bytes == (900 * MIB,)
+    assert gpu.rows[0].mode == "stock on cuda" and read_sweep(store, mode="stock on cuda").status.cells == 1
+    # It is no trade of a mode: they are about different memory.
+    assert {trade.best for trade in read_sweep(store).trades} == {True}
+
+
+def test_savings_count_against_stock(store: Path) -> None:
+    def said() -> str:
+        return render_terminal(make_report([read_sweep(store)]), width=120, colour=False)
+
+    assert "40.0 MiB  net.onnx planned batch=1, against stock" in said()
+    # Where stock takes least there is nothing to be done, however much the others take.
+    newer = {"onnxruntime": "1.25.0"}
+    swept(store, (cell(**newer), outcome(100 * MIB)), (cell(mode="planned", **newer), outcome(160 * MIB)))
+    assert "saved by a mode" not in said() and "in mode" not in said()
 
 
 def test_which_trade_is_worth_having(store: Path) -> None:
@@ -95,7 +119,7 @@ def test_a_terminal_shows_it(store: Path, width: int) -> None:
         assert max(map(len, lines)) <= width, text
     said = " ".join(render_terminal(make_report([read_sweep(store, all_sweeps=True)]), width=120, colour=False).split())
     assert "4 of 6 cells are finished, 1 failed (1 out of memory) and 1 are waiting." in said
-    assert "Run net.onnx in mode planned, as measured at batch=1" in said and "another has less of both" in said
+    assert "Run net.onnx in mode planned, as measured at batch=1" in said and "where another has less of both" in said
 
 
 def test_tables_of_all_cells(store: Path, tmp_path: Path) -> None:
@@ -117,3 +141,11 @@ def test_parquet_where_it_is_there(store: Path, tmp_path: Path) -> None:
     export_rows(store, Filter(), tmp_path / "cells.parquet")
     table = parquet.read_table(tmp_path / "cells.parquet")
     assert table.num_rows == 5 and table.column("bytes").to_pylist()[3] is None
+
+
+def test_no_spreadsheet_takes_a_name_for_a_formula(store: Path, tmp_path: Path) -> None:
+    names = ("=1+1.onnx", "+net.onnx", "-net.onnx", "@net.onnx", "net=1.onnx")
+    swept(store, *((cell(name=name, sha256=name), outcome()) for name in names))
+    export_rows(store, Filter(), path := tmp_path / "cells.csv")
+    with path.open(newline="") as file:
+        assert [row["model"] for row in csv.DictReader(file)] == [f"'{name}" for name in names[:-1]] + [names[-1]]

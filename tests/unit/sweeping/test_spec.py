@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -23,6 +24,8 @@ def models(tmp_path: Path) -> Path:
     fixed = zoo.build("matmul", layers=1, width=8)
     fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 3
     onnx.save(fixed, tmp_path / "fixed.onnx")
+    np.savez(tmp_path / "feeds.npz", x=np.zeros((5, 16), np.float32))
+    np.savez(tmp_path / "other.npz", y=np.zeros((5, 16), np.float32))
     return tmp_path
 
 
@@ -88,6 +91,7 @@ def test_names_that_tell_models_apart(tmp_path: Path) -> None:
         ("models = 3", "'models' cannot be '3'", "[[models]]"),
         ('[[models]]\nverbs = "measure"', "'models[0]' has no 'path'", "path ="),
         ('[[models]]\npath = "no/*.onnx"', "there is no such file", ""),
+        ('[[models]]\npath = "**x"', "'**x', no pattern of paths", ""),
         ('[[models]]\npath = "gone.onnx"', "'gone.onnx', and there is no such file", ""),
         ('[[models]]\npath = "a.onnx"\nmode = "stock"', "there is no key 'models[0].mode'", "did you mean 'modes'"),
         ('[[models]]\npath = "a.onnx"\nmodes = "fast"', "'models[0].modes' cannot be 'fast'", "one of stock"),
@@ -100,6 +104,26 @@ def test_names_that_tell_models_apart(tmp_path: Path) -> None:
         ('[[models]]\npath = "a.onnx"\nthreads = 100000', "threads must be between 1 and", ""),
         ('[[models]]\npath = "a.onnx"\ntime_limit = 0', "'models[0].time_limit' cannot be '0'", "seconds"),
         ('[[models]]\npath = "spec.toml"', "spec.toml", ""),
+        ('[[models]]\npath = "a.onnx"\ndevice = "tpu"', "there is no device 'tpu'", "cuda:1"),
+        (
+            '[[models]]\npath = "a.onnx"\ndevice = "cuda"\nverbs = "share"',
+            "share is about the CPU's memory",
+            "leave it",
+        ),
+        ('device = "cuda"\n[[models]]\npath = "a.onnx"\nmemory_limit = "1GiB"', "a memory limit is for the CPU", ""),
+        ('[[models]]\npath = "a.onnx"\ninputs = "gone.npz"', "'gone.npz', and there is no such file", ""),
+        ('[[models]]\npath = "b.onnx"\ninputs = "other.npz"', "b.onnx: 'other.npz' has no array for input 'x'", "y"),
+        (
+            '[[models]]\npath = "a.onnx"\ninputs = "feeds.npz"\ndims = {batch = 2}',
+            "a.onnx: inputs have their own sizes",
+            "leave out dims",
+        ),
+        (
+            'options = {enable_mem_pattern = false}\nmodes = ["stock", "planned"]\nverbs = "compare"\n'
+            '[[models]]\npath = "a.onnx"',
+            "compare does not know what session options change",
+            "measure",
+        ),
     ],
 )
 def test_whatever_is_wrong_is_a_sentence(models: Path, text: str, said: str, hint: str) -> None:
@@ -129,6 +153,31 @@ def test_a_key_knows_all_that_a_result_depends_on(models: Path) -> None:
     # Another content is another question about the same.
     onnx.save(zoo.build("matmul", layers=3, width=16), models / "a.onnx")
     assert cells()[0] != usual[0] and cells()[1] == usual[1]
+
+
+def test_arrays_are_part_of_the_key(models: Path) -> None:
+    spec = spec_of(models, 'verbs = ["plan", "measure"]\n[[models]]\npath = "a.onnx"\ninputs = "feeds.npz"\n')
+    planned, before = make_cells(read_spec(spec)).cells
+    assert before.inputs == models / "feeds.npz" and before.size == "feeds.npz" and before.shapes == {"x": (5, 16)}
+    assert planned.shapes == before.shapes
+    np.savez(models / "feeds.npz", x=np.ones((5, 16), np.float32))
+    _, after = make_cells(read_spec(spec)).cells
+    assert after.question != before.question
+    (generated,) = make_cells(make_spec([str(models / "a.onnx")], None, {"dims": {"batch": (5,)}})).cells
+    assert generated.shapes == after.shapes and generated.question != after.question
+
+
+def test_a_device_is_another_cell_that_is_worked_out_last(models: Path) -> None:
+    text = 'verbs = ["plan", "measure"]\n[[models]]\npath = "a.onnx"\n'
+    on_gpu = '[[models]]\npath = "a.onnx"\nverbs = "measure"\ndevice = "cuda:1"\n'
+    cells = make_cells(read_spec(spec_of(models, text + on_gpu))).cells
+    assert [cell.stage for cell in sorted(cells, key=lambda cell: cell.stage)] == [
+        (False, "cpu"),
+        (True, "cpu"),
+        (True, "cuda:1"),
+    ]
+    assert [cell.how for cell in cells] == ["", "stock", "stock on cuda:1"]
+    assert cells[1].key.mode == "stock" and cells[2].key.mode == "stock on cuda:1"
 
 
 def test_external_weights_are_part_of_the_key(models: Path) -> None:

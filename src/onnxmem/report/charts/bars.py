@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
-from onnxmem.report.charts.layout import CHARACTER, printable, shorten
 from onnxmem.report.charts.theme import ANONYMOUS, AT_PEAK, FILE, LIGHT, OPTIMAL, SIZES
+from onnxmem.report.names import CHARACTER, printable, shorten
 from onnxmem.units import format_bytes, format_percent
 
 WIDTH, ROW = 640, 30

@@ -11,7 +11,8 @@ from onnxmem.errors import UsageError
 from onnxmem.placement.plan import Plan
 from onnxmem.report.charts import theme
 from onnxmem.report.charts.canvas import Document, Row
-from onnxmem.report.charts.layout import Boxes, Frame, clumps, printable, shorten, thickened
+from onnxmem.report.charts.layout import Boxes, Frame, clumps, thickened
+from onnxmem.report.names import printable, shorten
 from onnxmem.units import format_bytes
 
 SINGLE = 2500  # where there are more buffers, the smallest of them are drawn together

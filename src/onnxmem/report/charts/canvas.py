@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onnxmem.errors import missing_extra
-from onnxmem.report.charts.layout import CHARACTER, printable, shorten
 from onnxmem.report.charts.theme import FONT, LIGHT
+from onnxmem.report.names import CHARACTER, printable, shorten
 from onnxmem.units import format_bytes
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import Any
 
 from onnxmem.report.charts.bars import Bars, at_one_size, plain
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
-from onnxmem.report.charts.layout import printable, shorten, spread
+from onnxmem.report.charts.layout import spread
 from onnxmem.report.charts.theme import DASHES, LIGHT, LINES, OTHER, SHAPES, SIZES
+from onnxmem.report.names import printable, shorten
 from onnxmem.units import format_bytes, format_count
 
 WIDTH, HEIGHT = 640, 340

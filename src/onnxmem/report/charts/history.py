@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
-from onnxmem.report.charts.layout import printable, shorten
 from onnxmem.report.charts.theme import LIGHT, LINES, SHAPES
+from onnxmem.report.names import printable, shorten
 from onnxmem.units import format_bytes
 
 WIDTH, HEIGHT = 640, 320

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxmem.report.charts.canvas import Canvas, Document, Row
-from onnxmem.report.charts.layout import CHARACTER, DIGIT, LINE, printable, shorten
 from onnxmem.report.charts.theme import LIGHT, text_on
+from onnxmem.report.names import CHARACTER, DIGIT, LINE, printable, shorten
 
 WINDOW, CHOSEN = "marked", "chosen"
 """The selections: {"x": [from, to]} in steps, and [{"id": k}] for the k-th row of the placement."""

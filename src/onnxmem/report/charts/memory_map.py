@@ -12,9 +12,10 @@ from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.placement.shares import named
 from onnxmem.report.charts import buffers, live_map
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
-from onnxmem.report.charts.layout import LINE, Frame, Label, Profile, label, printable, shorten, spread
+from onnxmem.report.charts.layout import Frame, Label, Profile, label, spread
 from onnxmem.report.charts.live_map import Live
 from onnxmem.report.charts.theme import LIGHT, SIZES, text_on
+from onnxmem.report.names import LINE, printable, shorten
 from onnxmem.units import format_bytes, format_count
 
 WIDTH, HEIGHT = 840, 420

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
-from onnxmem.report.charts.layout import CHARACTER, printable, shorten
 from onnxmem.report.charts.theme import FINE_PARTS, KINDS, LIGHT, OTHER, PARTS, text_on
+from onnxmem.report.names import CHARACTER, printable, shorten
 from onnxmem.units import format_bytes
 
 WIDTH = 760

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row
-from onnxmem.report.charts.layout import printable, shorten
 from onnxmem.report.charts.theme import SIZES, text_on
+from onnxmem.report.names import printable, shorten
 from onnxmem.units import format_bytes
 
 WIDTH = 560

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from onnxmem.report.charts.layout import printable, shorten
+from onnxmem.report.names import printable, shorten
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _NAME = 20

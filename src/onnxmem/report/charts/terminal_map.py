@@ -11,7 +11,8 @@ import numpy.typing as npt
 from onnxmem.placement.plan import Plan
 from onnxmem.report.charts.buffers import details_of, distance, nothing_to_draw
 from onnxmem.report.charts.canvas import Document
-from onnxmem.report.charts.layout import Profile, printable, shorten, shorten_path
+from onnxmem.report.charts.layout import Profile
+from onnxmem.report.names import printable, shorten, shorten_path
 from onnxmem.units import format_bytes
 
 _SHADES = "█▓▒░"

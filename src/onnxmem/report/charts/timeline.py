@@ -7,8 +7,8 @@ from typing import Any
 
 from onnxmem.report.charts.bars import RESIDENT, Bars, bar
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
-from onnxmem.report.charts.layout import CHARACTER, LINE, printable, shorten
 from onnxmem.report.charts.theme import LIGHT, text_on
+from onnxmem.report.names import CHARACTER, LINE, printable, shorten
 from onnxmem.units import format_bytes
 
 WIDTH, HEIGHT, ROW = 840, 300, 24

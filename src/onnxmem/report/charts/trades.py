@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onnxmem.report.charts.canvas import Canvas, Document, Picture, Row, unit_of
-from onnxmem.report.charts.layout import printable, shorten
 from onnxmem.report.charts.theme import LINES, SHAPES
+from onnxmem.report.names import printable, shorten
 from onnxmem.units import format_bytes, format_seconds
 
 WIDTH, HEIGHT = 600, 340
@@ -33,7 +33,7 @@ def trades_chart(document: Document, *, width: int = WIDTH) -> Picture:
     ]
     log, plain = alt.Scale(type="log", nice=False, padding=14), {"format": "~g", "labelOverlap": True}
     x = alt.X("x:Q", scale=log, axis=alt.Axis(title="latency (ms)", tickCount=max(width // 90, 3), **plain))
-    y = alt.Y("y:Q", scale=log, axis=alt.Axis(title=f"peak RSS ({unit})", tickCount=6, **plain))
+    y = alt.Y("y:Q", scale=log, axis=alt.Axis(title=f"peak ({unit})", tickCount=6, **plain))
     colours = [LINES[k % len(LINES)] for k in range(len(modes))]
     shapes = [SHAPES[k % len(SHAPES)] for k in range(len(modes))]
     key = alt.Legend(title=None, orient="bottom", columns=max(width // 150, 1), symbolLimit=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
 
 from onnxmem.report.cells import Document, day, listed, name, number, percent, seconds, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
@@ -66,7 +66,7 @@ def plan_section(document: Document) -> Section:
             Cell(words(cell["size"], 60)),
             Cell("finished") if cell["finished"] else seconds(cell, "seconds"),
         )
-        for cell in cells
+        for cell in sorted(cells, key=lambda cell: bool(cell["finished"]))  # what is left to do is what was asked
     )
     will = "nothing tells how long that takes" if total is None else f"about {format_duration(total)}"
     return Section(
@@ -127,7 +127,10 @@ def _changed(document: Document, grown: list[Document]) -> str:
     less = document["changed"] - len(grown)
     parts = [f"{len(grown):,} grew"] if grown else []
     parts += [f"{less:,} shrank"] if less else []
-    return f"Since the time before {listed(parts)}."
+    # Where all changed with the same, that is the answer.
+    causes = {tuple(change["since"]) for change in document["changes"]}
+    same = [words(each, 120) for each in next(iter(causes))] if len(causes) == 1 else []
+    return f"Since the time before {listed(parts)}{f', with {listed(same)}' if same else ''}."
 
 
 def _label(cell: Document) -> str:
@@ -145,20 +148,27 @@ def _facts(document: Document) -> tuple[Fact, ...]:
     saved = _saving(document["trades"])
     if saved is not None:
         saving, trade = saved
-        about = f"{_label(trade)}, against the largest mode"
+        about = f"{_label(trade)}, against {_baseline(trade)}"
         facts.append(Fact("most saved by a mode", size({"saved": saving}, "saved"), about))
     return tuple(facts[:5])
 
 
+def _baseline(trade: Document) -> str:
+    """The mode that a saving counts against: whoever does nothing runs stock."""
+    return str(trade["mode"]).replace(str(trade["mode"]).partition(" ")[0], "stock", 1)
+
+
 def _saving(trades: list[Document]) -> tuple[int, Document] | None:
-    """What the smallest mode of a model saves against the largest, where that is most."""
-    most: dict[tuple[Any, ...], int] = {}
-    for trade in trades:
-        key = (trade["model"], trade["size"], trade["processor"])
-        most[key] = max(most.get(key, 0), trade["bytes"])
-    found = [(most[trade["model"], trade["size"], trade["processor"]] - trade["bytes"], trade) for trade in trades]
+    """What the smallest mode of a model saves against stock, where that is most."""
+    stock = {_key(trade): trade["bytes"] for trade in trades if trade["mode"] == _baseline(trade)}
+    found = [(stock[_key(trade)] - trade["bytes"], trade) for trade in trades if _key(trade) in stock]
     best = max(found, key=lambda each: each[0], default=None)
     return best if best and best[0] > 0 else None
+
+
+def _key(trade: Document) -> tuple[str, str, str]:
+    """What modes are compared at."""
+    return trade["model"], trade["size"], trade["processor"]
 
 
 def _actions(document: Document) -> tuple[Action, ...]:
@@ -224,18 +234,15 @@ def _changes(changes: list[Document]) -> Table:
 
 def _trades(trades: list[Document]) -> Table:
     """Modes that are worth having, of models that were measured in several."""
-    count: dict[tuple[Any, ...], int] = {}
-    for trade in trades:
-        key = (trade["model"], trade["size"], trade["processor"])
-        count[key] = count.get(key, 0) + 1
+    count = Counter(map(_key, trades))
     rows = [
         (name(trade["model"], _LABEL), Cell(words(trade["size"], 40)), Cell(words(trade["mode"], 30)),
          size(trade, "bytes"), seconds(trade, "latency_seconds"),
-         Cell("" if trade["best"] else "another has less of both"))
-        for trade in trades if count[trade["model"], trade["size"], trade["processor"]] > 1
+         Cell("yes" if trade["best"] else "no"))
+        for trade in trades if count[_key(trade)] > 1
     ]  # fmt: skip
     return Table(
-        "Memory against latency", ("model", "size", "mode", "peak RSS", "latency", ""), tuple(rows), folded=True
+        "Memory against latency", ("model", "size", "mode", "peak", "latency", "worth it"), tuple(rows), folded=True
     )
 
 
@@ -305,6 +312,8 @@ def _notes(document: Document) -> list[str]:
         notes.append(f"Of {document['changed']:,} that changed, the {len(document['changes'])} largest are here.")
     if status["failed"] > len(document["failures"]):
         notes.append(f"Of {status['failed']:,} that failed, the first {len(document['failures'])} are here.")
+    if any(not trade["best"] for trade in document["trades"]):
+        notes.append("A mode is not worth it where another has less of both: memory and latency.")
     if document["changed"]:
         notes.append(f"A cell counts as changed beyond {limit} of what the same one took the time before.")
     notes.append(f"Cells took {format_duration(status['seconds'])} together, {_engine(status)}.")

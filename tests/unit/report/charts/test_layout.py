@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxmem.placement.plan import Plan
-from onnxmem.report.charts import layout
-from onnxmem.report.charts.layout import CELL, Boxes, Frame, Profile, clumps, label, shorten, shorten_path, spread
+from onnxmem.report.charts.layout import CELL, Boxes, Frame, Profile, clumps, label, spread
+from onnxmem.report.names import CHARACTER, DIGIT, LINE
 
 
 @given(st.text(max_size=60), st.floats(0, 400), st.floats(0, 400))
@@ -17,8 +17,8 @@ def test_a_label_never_leaves_its_rectangle(name: str, width: float, height: flo
     found = label(name, "12.5 MiB", width, height)
     if found:
         along, across = (height, width) if found.upright else (width, height)
-        assert max(map(len, found.lines)) * (layout.CHARACTER if found.named else layout.DIGIT) <= along
-        assert len(found.lines) * layout.LINE <= across
+        assert max(map(len, found.lines)) * (CHARACTER if found.named else DIGIT) <= along
+        assert len(found.lines) * LINE <= across
         assert found.lines[-1].endswith("12.5 MiB")
 
 
@@ -30,16 +30,6 @@ def test_a_label_says_as_much_as_fits() -> None:
     assert label(name, "1.0 MiB", 50, 14).lines == ("1.0 MiB",)  # type: ignore[union-attr]
     assert label(name, "1.0 MiB", 14, 200).upright  # type: ignore[union-attr]
     assert label(name, "1.0 MiB", 30, 11) is None
-
-
-@given(st.text(), st.integers(1, 40))
-def test_shortened_names_have_at_most_that_many_characters(name: str, room: int) -> None:
-    assert len(shorten(name, room)) <= room
-    assert len(shorten_path(name, room)) <= room
-
-
-def test_printable_removes_what_breaks_lines_files_and_reading_direction() -> None:
-    assert layout.printable("a\x00b\nc\u202ed\ud800é") == "a�b�c�d�é"
 
 
 @given(st.lists(st.floats(0, 400), max_size=5))

@@ -1,0 +1,192 @@
+"""Packages from strangers: nothing that they say leads out of their folder, or has anything else done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import onnxmem
+from onnxmem.errors import ModelError, OnnxmemError, PlanError
+from onnxmem.session.package import MANIFEST, PLANS, Manifest, open_package
+from onnxmem.session.packed_graphs import TiledGraph
+from onnxmem.session.stored_files import hash_file
+
+
+@pytest.fixture
+def copy(packed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(packed, tmp_path / "copy"))
+
+
+def signed(folder: Path, **changes: Any) -> Path:
+    """The package with another manifest, whose hashes are right: whoever makes a package can make those."""
+    manifest = Manifest.parse((folder / MANIFEST).read_text(), folder)
+    files = tuple(hash_file(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    (folder / MANIFEST).write_text(replace(manifest, **{"files": files, **changes}).text())
+    return folder
+
+
+def tiled(model: str, plan: str) -> TiledGraph:
+    shapes = {"x": (4, 512)}
+    return TiledGraph(inputs=shapes, model=model, plan=plan, nodes=1, extra_work=0.0, peak_bytes=1, lower_bound_bytes=1)
+
+
+@pytest.mark.parametrize("name", ["../chain.onnx", "/etc/passwd", "sub/model.onnx", "..", "", "other.onnx"])
+def test_no_name_leads_out_of_the_folder(copy: Path, name: str) -> None:
+    made = open_package(copy).manifest
+    for changes in (
+        {"model": name},
+        {"tiled": (tiled(name, "model.onnx"),)},
+        {"tiled": (tiled("model.onnx", name),)},
+    ):
+        (copy / MANIFEST).write_text(replace(made, **changes).text())
+        with pytest.raises(ModelError, match="none of its own"):
+            onnxmem.InferenceSession(copy)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("options", "optimized_model_filepath", "written.onnx"),
+        ("options", "profile_file_prefix", "written"),
+        ("options", "enable_profiling", True),
+        ("options", "log_severity_level", 0),
+        ("config", "ep.context_file_path", "written.onnx"),
+        ("config", "session.collect_node_memory_stats_to_file", "written.csv"),
+        ("config", "session.model_external_initializers_file_folder_path", "/etc"),
+    ],
+)
+def test_a_package_cannot_have_onnx_runtime_write_files(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, value: Any
+) -> None:
+    signed(copy, **{kind: {name: value}})
+    monkeypatch.chdir(copy.parent)
+    before = sorted(copy.parent.rglob("*"))
+    with pytest.raises(ModelError, match=f"sets '{name}', which packages do not"):
+        onnxmem.InferenceSession(copy)
+    assert sorted(copy.parent.rglob("*")) == before
+
+
+def test_a_link_leads_only_to_what_the_package_vouches_for(copy: Path) -> None:
+    weights = copy / "weights.bin"
+    aside = weights.rename(copy.parent / "aside.bin")
+    weights.symlink_to(aside)
+    open_package(copy)  # as in the cache of a download
+    secret = copy.parent / "secret"
+    secret.write_bytes(bytes(aside.stat().st_size))
+    weights.unlink()
+    weights.symlink_to(secret)
+    with pytest.raises(ModelError, match="are not what was written"):
+        onnxmem.InferenceSession(copy)
+
+
+def test_a_pipe_or_a_device_is_no_file(copy: Path) -> None:
+    (copy / "weights.bin").unlink()
+    os.mkfifo(copy / "weights.bin")
+    with pytest.raises(ModelError, match="has lost"):
+        open_package(copy)
+    (copy / MANIFEST).unlink()
+    os.mkfifo(copy / MANIFEST)
+    with pytest.raises(OnnxmemError, match="it is not a file"):
+        open_package(copy)
+
+
+@pytest.mark.parametrize("put_back", [False, True])
+def test_what_is_swapped_between_check_and_use_is_noticed(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, put_back: bool
+) -> None:
+    weights, aside = copy / "weights.bin", copy.parent / "aside.bin"
+    make = onnxruntime.InferenceSession.__init__
+
+    def swapped(self: Any, *arguments: Any, **keywords: Any) -> None:
+        """The package was looked at, and ONNX Runtime opens what is there under the same name now."""
+        weights.rename(aside)
+        shutil.copy(aside, weights)
+        make(self, *arguments, **keywords)
+        if put_back:
+            aside.replace(weights)
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "__init__", swapped)
+    with pytest.raises(ModelError, match="was changed while"):
+        onnxmem.InferenceSession(copy)
+
+
+def test_a_package_that_was_replaced_since_it_was_opened_is_not_mixed_with_the_new_one(copy: Path) -> None:
+    package = open_package(copy)
+    shutil.copy(copy / "weights.bin", copy.parent / "aside.bin")
+    (copy.parent / "aside.bin").replace(copy / "weights.bin")
+    with pytest.raises(ModelError, match="was changed since it was opened"), package.unchanged():
+        raise AssertionError("nothing is made of it")
+
+
+def test_weights_that_the_graph_of_a_package_seeks_elsewhere_are_refused(copy: Path) -> None:
+    secret = copy.parent / "secret.bin"
+    shutil.copy(copy / "weights.bin", secret)
+    for location in ("../secret.bin", str(secret)):
+        proto = onnx.load_model(copy / "model.onnx", load_external_data=False)
+        for tensor in proto.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = location
+        (copy / "model.onnx").write_bytes(proto.SerializeToString())
+        with pytest.raises(Exception, match=r"(?i)external|outside|escape|directory"):
+            onnxmem.InferenceSession(signed(copy))
+
+
+FEEDS = {"x": np.ones((8, 512), np.float32)}
+
+
+def _overlapping(plan: dict[str, Any]) -> None:
+    plan["offsets"] = [0 if offset >= 0 else offset for offset in plan["offsets"]]
+
+
+def _small(plan: dict[str, Any]) -> None:
+    plan["sizes"] = [-size for size in plan["sizes"]]
+
+
+def _huge(plan: dict[str, Any]) -> None:
+    plan["offsets"] = [2**64 for _ in plan["offsets"]]
+
+
+def _far(plan: dict[str, Any]) -> None:
+    plan["offsets"] = [2**63 - 64 if offset >= 0 else offset for offset in plan["offsets"]]
+
+
+def _short(plan: dict[str, Any]) -> None:
+    plan["lowers"] = plan["lowers"][:-1]
+
+
+def _endless(plan: dict[str, Any]) -> None:
+    plan["uppers"] = [2**62 for _ in plan["uppers"]]
+
+
+def _no_numbers(plan: dict[str, Any]) -> None:
+    plan["offsets"] = ["0" for _ in plan["offsets"]]
+
+
+LIES = (_overlapping, _small, _huge, _far, _short, _endless, _no_numbers)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_plan_that_lies_is_refused_before_a_byte_is_written(chain: Path, lie: Callable[[Any], None]) -> None:
+    with_plans = onnxmem.InferenceSession(chain, keep_plans=False)
+    with_plans.run(None, FEEDS)
+    (plan,) = with_plans.export_plans()
+    lie(plan)
+    with pytest.raises(PlanError):
+        onnxmem.InferenceSession(chain, plans=[plan])
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[[]]", "[" * 100_000, "[{}]", '[{"inputs": 1}]', "\x00", "[1e999]"])
+def test_what_is_no_plan_is_refused(copy: Path, content: str) -> None:
+    (copy / PLANS).write_text(content)
+    with pytest.raises(PlanError):
+        onnxmem.InferenceSession(signed(copy))
