@@ -18,7 +18,6 @@ import os
 import random
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -58,8 +57,8 @@ _ANSWER_SECONDS = 120.0
 _WARM_ANSWERS = 30
 """What each worker has answered before memory counts."""
 _SLICE_SECONDS = 5.0
-_GROWTH = 4 << 20
-"""By how much a worker may be larger in the last tenth than after the first: it is seen in mid-request."""
+_GROWTH = 8 << 20
+"""By how much a worker may be larger in the second half than between the first tenth and that."""
 _SLOWER = 1.1
 _SHOWN = 30.0
 _ENOUGH_PAIRS = 20
@@ -274,9 +273,10 @@ def judge(server: str, workers: int, clients: Clients, seen: Seen, port: int) ->
           f"{kinds['gone']:,} clients gone, {kinds['brief'] + kinds['release']:,} sessions loaded and released, "
           f"{kinds['fork']:,} forks")  # fmt: skip
     for mode, memory in seen.memory.items():
-        tenth = max(len(memory) // 10, 1)
-        early, late = (int(statistics.median(part)) for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
-        print(f"  memory, {mode}: {format_bytes(early)} after the first tenth, {format_bytes(late)} in the last")
+        half = len(memory) // 2
+        # The least of many: what a request takes while it is answered comes and goes.
+        early, late = min(memory[half // 5 : half]), min(memory[half:])
+        print(f"  memory, {mode}: {format_bytes(early)} after the first tenth, {format_bytes(late)} in the second half")
         if mode == "planned" and late - early > _GROWTH * workers:
             findings[f"growth: by {format_bytes(late - early)}"] += 1
     now = {each.worker for each in asked if each.port == port and each.worker}
