@@ -138,6 +138,7 @@ def _values(rng: np.random.Generator, kind: str, shape: Shape) -> Any:
 def locate(case: Case, folder: Path) -> Path:
     """The model's file, made when it is asked for first."""
     path = folder / f"{CASES.index(case)}.onnx"
+    folder.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         path.write_bytes(case.make())
     return path

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -133,23 +134,35 @@ def large(count: int) -> None:
         text = render_terminal(make_report([read_sweep(store)]), width=80, colour=False)
         shown = time.monotonic() - began
         command = [sys.executable, "-m", "onnxmem", "sweep", "show", str(store)]
-        began = time.monotonic()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        typed = time.monotonic() - began
-        began = time.monotonic()
-        subprocess.run([*command[:3], "--version"], check=True, stdout=subprocess.DEVNULL)
-        bare = time.monotonic() - began
+        typed, work = _best(command)
+        bare, _ = _best([*command[:3], "--version"])
         assert f"All {len(cells):,} cells are finished." in text
         columns = {
             "finished cells": f"{len(cells):,}",
             "the tables of `show`": f"{shown:.2f} s",
             "`onnxmem sweep show`, typed": f"{typed:.2f} s",
-            "of that, Python and onnxmem": f"{bare:.2f} s",
+            "its work on the processor": f"{work:.2f} s",
+            "`onnxmem --version`": f"{bare:.2f} s",
             "bytes per cell": f"{growth:,.0f}",
             "of that, the document": f"{len(json.dumps(document, separators=(',', ':'))):,}",
             "writing one": f"{each * 1000:.1f} ms",
         }
         _print(columns)
+
+
+def _best(command: list[str], times: int = 3) -> tuple[float, float]:
+    """How long it takes, and how much of that it has a processor: the least of several, for whoever else is busy."""
+    found = []
+    for _ in range(times):
+        began, before = time.monotonic(), _used()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        found.append((time.monotonic() - began, _used() - before))
+    return min(wall for wall, _ in found), min(used for _, used in found)
+
+
+def _used() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
 
 
 def _print(columns: dict[str, str]) -> None:

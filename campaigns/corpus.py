@@ -88,16 +88,17 @@ def models() -> list[ModelProto]:
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """One for this process."""
     return tempfile.TemporaryDirectory()
 
 
 def kept(name: str, make: Callable[[Path], object]) -> Path:
     """A good file or folder, which `make` writes if no worker has yet."""
-    folder = Path(os.environ.get(KEPT) or _folder().name)
-    path = folder / name
+    place = Path(os.environ.get(KEPT) or folder().name)
+    path = place / name
     if not path.exists():
-        unfinished = folder / f"{os.getpid()}-{name}"
+        unfinished = place / f"{os.getpid()}-{name}"
         make(unfinished)
         unfinished.rename(path)
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from collections.abc import Mapping
@@ -140,3 +141,13 @@ def _sweep(path: Path) -> None:
 
 
 TARGETS: Mapping[str, Target] = {"history": Target(_stored, _history), "store": Target(_stored, _sweep)}
+
+
+def _careless(path: Path) -> None:
+    """A reader that is wrong: it takes any database for a history, and its texts for what they should be."""
+    with closing(sqlite3.connect(path)) as connection:
+        for (text,) in connection.execute("SELECT entry FROM results LIMIT 2").fetchall():
+            json.loads(text)
+
+
+PLANTED = {"history": _careless}

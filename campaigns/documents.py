@@ -15,6 +15,7 @@ from campaigns.hunt import Target, WrongAnswer
 from campaigns.mutations import changed_bytes, changed_json, changed_text, changed_toml
 from onnxmem.checking.baseline import read_baseline
 from onnxmem.checking.settings import read_settings
+from onnxmem.errors import UsageError
 from onnxmem.explaining.explain import read_measurement
 from onnxmem.report.build import read_report
 from onnxmem.report.render.to_html import render_html
@@ -202,3 +203,14 @@ TARGETS: Mapping[str, Target] = {
     "settings": Target(beside_a_model(text(_SETTINGS, "pyproject.toml", changed_toml)), _settings),
     "spec": Target(beside_a_model(text(_SPEC, "sweep.toml", changed_toml)), _spec),
 }
+
+
+def _believing(path: Path) -> None:
+    """A reader that is wrong: it believes what a file says about its own length."""
+    content = path.read_bytes()
+    if content[:2] != b"id":
+        raise UsageError("not a table")
+    content.split(b",")[4 + content[-2] % 8]
+
+
+PLANTED = {"problem": _believing}

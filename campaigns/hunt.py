@@ -17,15 +17,16 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from campaigns.corpus import KEPT
 from onnxmem.errors import OnnxmemError
 
 MOST_BYTES = 2 * 2**30
 """Data that a reader may have; what is mapped from files does not count."""
-MOST_SECONDS = 60.0
+MOST_SECONDS, MOST_WAITING = 60.0, 1200.0
+"""Of the processor, for one input; and of a clock: on a busy machine a worker may have to wait for its turn."""
 OUTSIDE = "outside.bin"
 """A file above the folder of the input: nothing in an input may have it read."""
 _WORKER_INPUTS = 5_000  # memory that a reader leaves behind shows, and is not the next one's fault
@@ -146,20 +147,16 @@ def hunt(command: list[str], count: int, first: int = 0) -> tuple[Counter[str], 
     outcomes: Counter[str] = Counter()
     findings: list[Finding] = []
     number, end, shown = first, first + count, time.monotonic()
-    with tempfile.TemporaryDirectory() as kept:
-        while number < end:
-            begun = [*command, str(number), str(min(_WORKER_INPUTS, end - number))]
-            environment = {**os.environ, KEPT: kept}
-            with subprocess.Popen(begun, stdout=subprocess.PIPE, text=True, env=environment) as worker:
-                last = _follow(worker, outcomes, findings)
-                if last is None or worker.returncode == _BROKEN:
-                    raise RuntimeError(
-                        f"a worker could not make input {last or number}: it ended with {worker.returncode}"
-                    )
-                number = last + 1
-            if time.monotonic() - shown > _SHOWN and number < end:
-                shown = time.monotonic()
-                print(f"  {number - first:,} of {count:,}: {dict(outcomes)}", file=sys.stderr, flush=True)
+    while number < end:
+        begun = [*command, str(number), str(min(_WORKER_INPUTS, end - number))]
+        with subprocess.Popen(begun, stdout=subprocess.PIPE, text=True) as worker:
+            last = _follow(worker, outcomes, findings)
+            if last is None or worker.returncode == _BROKEN:
+                raise RuntimeError(f"no input {last or number} could be made: exit code {worker.returncode}")
+            number = last + 1
+        if time.monotonic() - shown > _SHOWN and number < end:
+            shown = time.monotonic()
+            print(f"  {number - first:,} of {count:,}: {dict(outcomes)}", file=sys.stderr, flush=True)
     return outcomes, findings
 
 
@@ -168,12 +165,13 @@ def _follow(worker: subprocess.Popen[str], outcomes: Counter[str], findings: lis
     last, done = None, True
     assert worker.stdout is not None
     while True:
-        ready, _, _ = select.select([worker.stdout], [], [], MOST_SECONDS)
-        if not ready:
-            worker.kill()
-            outcomes["hung"] += 1
-            findings.append(Finding(last or 0, f"no answer in {MOST_SECONDS:.0f} s"))
-            return last
+        worked, waited = _seconds(worker.pid), time.monotonic()
+        while not select.select([worker.stdout], [], [], 1.0)[0]:
+            if _seconds(worker.pid) - worked > MOST_SECONDS or time.monotonic() - waited > MOST_WAITING:
+                worker.kill()
+                outcomes["hung"] += 1
+                findings.append(Finding(last or 0, f"no answer in {MOST_SECONDS:.0f} s"))
+                return last
         line = worker.stdout.readline().strip()
         if not line:
             break
@@ -189,3 +187,11 @@ def _follow(worker: subprocess.Popen[str], outcomes: Counter[str], findings: lis
         outcomes["crashed"] += 1
         findings.append(Finding(last or 0, f"the process ended with {worker.returncode}"))
     return last
+
+
+def _seconds(pid: int) -> float:
+    """Of the processor, that a process has had."""
+    with suppress(OSError, ValueError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0

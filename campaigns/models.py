@@ -20,9 +20,11 @@ from campaigns.hunt import Target, WrongAnswer
 from campaigns.mutations import TEXTS, changed_bytes, changed_model
 from campaigns.structures import restructured_model
 from onnxmem.app import uploads
+from onnxmem.errors import UsageError
 from onnxmem.measurement.feeds import make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import read_signature
+from onnxmem.model.load import all_tensors, parse_proto
 from onnxmem.packing.convert import convert
 
 _NAMES = (
@@ -160,3 +162,22 @@ TARGETS: Mapping[str, Target] = {
     "feeds": Target(_archive, _feeds),
     "upload": Target(_upload, _keep),
 }
+
+
+def _following(path: Path) -> None:
+    """A reader that is wrong: it reads weights wherever a model says that they are."""
+    for tensor in all_tensors(parse_proto(path)):
+        for entry in tensor.external_data:
+            if entry.key == "location" and "\0" not in entry.value and (path.parent / entry.value).is_file():
+                (path.parent / entry.value).open("rb").close()
+
+
+def _trusting(path: Path) -> None:
+    """A reader that is wrong: it keeps a file under whatever name it comes with."""
+    name = json.loads(path.with_name("name").read_text())
+    if not name.isprintable() or len(name) > 200:
+        raise UsageError("no name")
+    (path.parent / "space" / name).write_bytes(b"") if not name.startswith("/") else None
+
+
+PLANTED = {"graph": _following, "upload": _trusting}

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -30,14 +31,30 @@ from onnxmem.measurement.signature import read_signature
 from onnxmem.packing.pack import pack
 from onnxmem.session.package import MANIFEST, PLANS, WEIGHTS, Manifest, sign, verify_package
 from onnxmem.session.planned import cache as plan_cache
+from onnxmem.session.planned import kept
 from onnxmem.session.planned.kept import KeptPlans
+from onnxmem.session.planned.placing import Placement
 from onnxmem.session.planned.run_key import RunKey
 from onnxmem.session.stored_files import hash_file
 
 _SIDE, _CHANNELS = 24, 8
 _SHAPE = (1, 3, _SIDE, _SIDE)
 _FEEDS = {"x": np.random.default_rng(0).random(_SHAPE, np.float32)}
-_NAMES = ("../" + OUTSIDE, "/etc/passwd", MANIFEST, PLANS, WEIGHTS, "model.onnx", ".", "..", "", "a/b", "a\x00b")
+_NAMES = (
+    f"../../{OUTSIDE}",
+    f"./../../{OUTSIDE}",
+    f"../../in/../{OUTSIDE}",
+    "/etc/passwd",
+    MANIFEST,
+    PLANS,
+    WEIGHTS,
+    "model.onnx",
+    ".",
+    "..",
+    "",
+    "a/b",
+    "a\x00b",
+)
 
 
 def _network(path: Path) -> None:
@@ -107,7 +124,7 @@ def _package(number: int, folder: Path) -> Path:
     how = chance.randrange(8)
     if how < 3:
         document = json.loads(changed_json(manifest.read_text(), chance))
-        if chance.random() < 0.2 and isinstance(document, dict):
+        if chance.random() < 0.4 and isinstance(document, dict):
             document["model"] = chance.choice(_NAMES)
         manifest.write_text(sign(document) if isinstance(document, dict) else json.dumps(document))
         return path
@@ -225,7 +242,7 @@ def _left(number: int, folder: Path) -> Path:
     for _ in range(chance.choice((1, 1, 2, 5))):
         at = chance.randrange(len(numbers))
         numbers[at] = chance.choice((*NUMBERS, numbers[at] + 64, numbers[at] - 64, chance.choice(numbers)))
-    content = np.array(numbers, np.int64).tobytes()
+    content = b"".join((each % 2**64).to_bytes(8, sys.byteorder) for each in numbers)
     path = folder / "onnxmem" / "plans"
     os.environ["XDG_CACHE_HOME"] = str(folder)
     plan_cache.write(KeptPlans("model", steady=True)._file(_KEY), content)
@@ -262,3 +279,29 @@ TARGETS: Mapping[str, Target] = {
     "plans": Target(_changed_plan, _follow),
     "kept": Target(_left, _taken),
 }
+
+
+def _named(path: Path) -> None:
+    """A reader that is wrong: it opens the file that a manifest names, wherever that is."""
+    try:
+        model = path / str(json.loads((path / MANIFEST).read_text())["model"])
+        model.open("rb").close()
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ModelError("damaged") from error
+
+
+def _unchecked(path: Path) -> None:
+    """A reader that is wrong: it does not look whether the places of a kept plan overlap."""
+    checked = kept._checked
+
+    def believed(trace: Any, offsets: Any, shared: Any, bound: int, improvable: bool) -> kept.KeptPlan:
+        return kept.KeptPlan(trace, Placement(offsets, 2**62, bound, improvable, shared))
+
+    kept._checked = believed
+    try:
+        _taken(path)
+    finally:
+        kept._checked = checked
+
+
+PLANTED = {"package": _named, "kept": _unchecked}

@@ -20,7 +20,8 @@ from campaigns.mutations import NUMBERS, TEXTS, changed_model
 
 _LARGE = (2**31 - 1, 2**32, 2**53, 2**61, 2**62, 2**63 - 1, 2**63 - 64, -(2**63))
 _PATHS = (
-    "../outside.bin", "./../outside.bin", "sub/../../outside.bin", "/etc/passwd", "/dev/zero", "/proc/self/mem",
+    "../outside.bin", "../outside.bin", "./../outside.bin", "sub/../../outside.bin", "weights.bin/../../outside.bin",
+    "/etc/passwd", "/dev/zero", "/proc/self/mem",
     "weights.bin", "./weights.bin", "weights.bin/", "link.bin", "model.onnx", "", ".", "..", "a\x00b", "n" * 300,
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from campaigns.hunt import Target, WrongAnswer
 from campaigns.mutations import NUMBERS, TEXTS, changed_bytes, changed_json
+from onnxmem.errors import ModelError
 from onnxmem.torch.model import import_torch, put_weights, read_weights
 
 _CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
@@ -116,3 +117,14 @@ def _read(path: Path) -> None:
 
 
 TARGETS: Mapping[str, Target] = {"weights": Target(_weights, _read)} if importlib.util.find_spec("torch") else {}
+
+
+def _obeying(path: Path) -> None:
+    """A reader that is wrong: it executes what a file of weights says."""
+    try:
+        import_torch().load(path, weights_only=False)
+    except Exception as error:
+        raise ModelError("damaged") from error
+
+
+PLANTED = {"weights": _obeying}

@@ -1,15 +1,18 @@
-"""Which CPU kernels of the installed ONNX Runtime write over an input, or alias it? Ask them.
+"""Which kernels of the installed ONNX Runtime write over an input, or alias it? Ask them.
 
-    python scripts/probe_inplace.py
+    python -m scripts.probe_inplace             those of the CPU
+    python -m scripts.probe_inplace --device 0  those of a CUDA device
 
 Builds a tiny model around each operator, runs it with profiling, and looks at what the node added to ONNX Runtime's
 own count of bytes in use. An output that adds nothing lives in an input's memory. If the input is needed again later
 and the output still adds nothing, it is an alias; otherwise the kernel may work in place when nobody else needs the
-input. The table in `onnxmem/schedule/inplace.py` is this script's output.
+input. On a device it is counted how often the run asks for memory, and how often if the output must have its own.
+The tables in `onnxmem/schedule/inplace.py` are this script's output.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 from pathlib import Path
@@ -18,7 +21,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxmem.session.planned.trace import record
 
 SHAPE = (2, 16, 8, 8)
 F, B, I = np.float32, np.bool_, np.int64  # noqa: E741
@@ -163,8 +168,46 @@ def bytes_added(model: onnx.ModelProto, folder: str) -> int:
     return added[0]
 
 
+def shares_on_device(case: Case, victim: int, needed_later: bool, device: int) -> bool:
+    """Whether the output lies in memory of the victim's, there."""
+    apart = model_around(case, victim, False)
+    if needed_later:  # with operators that the device has, too
+        later = [
+            helper.make_node("Cast", ["result"], ["numbers"], to=TensorProto.FLOAT),
+            helper.make_node("ReduceMax", ["numbers"], ["largest"], keepdims=0),
+            helper.make_node("Mul", ["victim", "largest"], ["output2"]),
+        ]
+        apart.graph.node.extend(later)
+        apart.graph.output.append(helper.make_empty_tensor_value_info("output2"))
+    asked = apart.SerializeToString()
+    apart.graph.output.append(helper.make_empty_tensor_value_info("result"))
+    kinds = {TensorProto.FLOAT: F, TensorProto.BOOL: B, TensorProto.INT64: I}
+    feeds: dict[str, Any] = {i.name: np.ones(SHAPE, kinds[i.type.tensor_type.elem_type]) for i in apart.graph.input}
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    cuda = [("CUDAExecutionProvider", {"device_id": device}), "CPUExecutionProvider"]
+    parts = ort.InferenceSession(asked, options, cuda).get_provider_graph_assignment_info()
+    left = [node.name for part in parts if part.ep_name == "CPUExecutionProvider" for node in part.get_nodes()]
+    if "probe" in left:
+        raise ValueError("the device has no kernel of it")
+    return len(record(asked, feeds, options, device=device)) < len(
+        record(apart.SerializeToString(), feeds, options, device=device)
+    )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", type=int, help="the number of a CUDA device")
+    device = parser.parse_args().device
     with tempfile.TemporaryDirectory() as folder:
+
+        def shares(case: Case, position: int, needed_later: bool) -> bool:
+            if device is not None:
+                return shares_on_device(case, position, needed_later, device)
+            return bytes_added(model_around(case, position, needed_later), folder) == 0
+
         for case in cases():
             op, domain, inputs, attributes = case
             row = []
@@ -172,8 +215,8 @@ def main() -> None:
                 if not isinstance(spec, type):
                     continue
                 try:
-                    if bytes_added(model_around(case, position, False), folder) == 0:
-                        alias = bytes_added(model_around(case, position, True), folder) == 0
+                    if shares(case, position, False):
+                        alias = spec is F and shares(case, position, True)
                         row.append(f"{'alias' if alias else 'in place'} of input {position}")
                 except Exception as error:
                     row.append(f"cannot be asked: {str(error).splitlines()[0][:90]}")

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,22 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def cache_folder() -> Path:
     """`user_cache` as a path."""
     return Path(user_cache())
+
+
+def private_cache() -> Path:
+    """The same, made if it is not there; an error unless it is this user's own. Nobody else can write into it then."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+        if about.st_uid != os.geteuid():
+            raise PermissionError(errno.EACCES, "it belongs to another user")
+        if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            folder.chmod(0o700)
+    except OSError as error:
+        hint = "set XDG_CACHE_HOME to a folder of your own"
+        raise UsageError(f"cannot use the cache folder '{folder}': {error.strerror}", hint=hint) from error
+    return folder
 
 
 @contextmanager

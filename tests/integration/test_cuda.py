@@ -12,8 +12,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from onnxmem import Arena, InferenceSession, compare, measure, trace, zoo
+from onnxmem import Arena, InferenceSession, compare, estimate, measure, trace, zoo
 from onnxmem._native import arena as native
+from onnxmem.errors import RuntimeUnsupported
+from onnxmem.prediction.on_device import OnDevice
 from onnxmem.session.modes import CUDA
 from onnxmem.session.planned.trace import Trace
 
@@ -240,3 +242,36 @@ def test_pytorch_is_compared_on_the_device(tmp_path: Path) -> None:
     assert result.ok
     (row,) = (row for row in result.rows if row.metric == "device memory of inference")
     assert all(value > 8 * 64 * 510 * 510 * 4 for value in row.values.values())  # type: ignore[operator]
+
+
+def test_an_estimate_is_what_the_device_then_gives(model: Path) -> None:
+    """What is alive at once is known to the byte; the process, to the pieces that the driver hands out."""
+    shapes = {"image": (4, 3, 96, 96)}
+    found = estimate(model, shapes=shapes, device="cuda", time_limit=120).device
+    assert isinstance(found, OnDevice)
+    assert not found.not_asked
+    recorded = trace(model, shapes=shapes, device="cuda").trace
+    assert isinstance(recorded, Trace)
+    assert found.bound == recorded.bound()
+    planned = next(each for each in found.modes if each.mode == "planned")
+    measured = measure(model, mode="planned", shapes=shapes, device="cuda", runs=3).device
+    assert measured is not None
+    assert measured.peak == pytest.approx(planned.steady, rel=0.05)
+
+
+def test_a_batch_is_run_in_parts_if_they_may_be_rounded_otherwise(model: Path, wanted: list[Any]) -> None:
+    where = [(CUDA, SEARCH)]
+    with pytest.raises(RuntimeUnsupported, match="rounded otherwise"):
+        InferenceSession(model, providers=where, budget="8MiB")
+    image = np.concatenate([IMAGES[2]] * 4)
+    whole = InferenceSession(model, providers=where)
+    expected = whole.run(None, {"image": image})[0]
+    budget = int(str(whole.memory.plan_bytes)) // 2
+    session = InferenceSession(model, providers=where, budget=budget, exact=False)
+    for _ in range(3):
+        got = session.run(None, {"image": image})[0]
+        assert np.abs(got - expected).max() <= 0.01 * np.abs(expected).max()  # convolutions are done in TF32 there
+    (batch,) = session.memory.batches
+    assert batch.parts > 1
+    assert batch.needed <= budget
+    assert int(str(session.memory.arena_bytes)) <= budget + 2 * MIB

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,8 @@ import onnxruntime
 import pytest
 
 import onnxmem
-from onnxmem.errors import ModelError, OnnxmemError, PlanError
+from onnxmem.app import uploads
+from onnxmem.errors import ModelError, OnnxmemError, PlanError, UsageError
 from onnxmem.session.package import MANIFEST, PLANS, Manifest, open_package
 from onnxmem.session.packed_graphs import TiledGraph
 from onnxmem.session.stored_files import hash_file
@@ -190,3 +194,50 @@ def test_what_is_no_plan_is_refused(copy: Path, content: str) -> None:
     (copy / PLANS).write_text(content)
     with pytest.raises(PlanError):
         onnxmem.InferenceSession(signed(copy))
+
+
+def test_memory_and_sockets_of_an_isolated_session_are_private_to_the_user(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with onnxmem.IsolatedSession(chain, mode="stock") as session:
+        session.run(None, FEEDS)
+        named = {line.split()[6]: line.split()[7:] for line in Path("/proc/net/unix").read_text().splitlines()[1:]}
+        memory = 0
+        for pid in (os.getpid(), session.pid):
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(FileNotFoundError):
+                    leads = str(entry.readlink())
+                    if leads.startswith("socket:") and pid != os.getpid():
+                        assert not named.get(leads[8:-1]), "whoever knows the name of a socket can connect to it"
+                    if "memfd:onnxmem" in leads:
+                        memory += 1
+                        assert entry.stat().st_mode & 0o077 == 0
+            memory += sum("memfd:onnxmem" in line for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+        assert memory > 0 and not list(tmp_path.glob("*onnxmem*"))
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x.onnx", "/etc/x.onnx", "..", "\U00020000" * 90 + ".onnx", "a\x00b\n.onnx", "x.pt", "x.json", "x"]
+)
+def test_an_upload_stays_in_its_folder_or_is_refused(chain: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "space").mkdir()
+    space, content = SimpleNamespace(folder=tmp_path / "space"), chain.read_bytes()
+    uploaded = SimpleNamespace(name=name, size=len(content), getbuffer=lambda: content)
+    if "onnx" not in name:
+        with pytest.raises(UsageError, match="is no model"):
+            uploads.keep(space, uploaded, 2**30)  # type: ignore[arg-type]
+    else:
+        kept = uploads.keep(space, uploaded, 2**30)  # type: ignore[arg-type]
+        assert kept.parent.parent == space.folder and kept.name.isprintable()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["space"]
+
+
+def test_an_upload_that_is_not_what_it_says_is_gone(tmp_path: Path) -> None:
+    space = SimpleNamespace(folder=tmp_path)
+    for name in ("x.onnx", "x.ort"):
+        uploaded = SimpleNamespace(name=name, size=8, getbuffer=lambda: b"0123ORTM")
+        with pytest.raises(ModelError):
+            uploads.keep(space, uploaded, 2**30)  # type: ignore[arg-type]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -113,6 +113,40 @@ void test_heap_between_runs() {
   CHECK(stand_in_faults() == 0);
 }
 
+// A run that is recorded takes what is alive at once, not what it has freed before; one from the heap keeps that.
+void test_recording_is_sparing() {
+  Device& on = device(0);
+  stand_in_total(512 * kMiB);
+  const auto most_of = [&](Run& run) {
+    const std::size_t before = stand_in_used();
+    begin(run);
+    void* large = allocate_on(on, 64 * kMiB);
+    void* small = allocate_on(on, kMiB);
+    queue(1, large, 64 * kMiB, 1, true);
+    queue(1, large, 64 * kMiB, 1, false);
+    release_on(on, large);
+    void* larger = allocate_on(on, 128 * kMiB);  // does not fit where the first one lay
+    CHECK(larger != nullptr);
+    queue(1, larger, 128 * kMiB, 2, true);
+    queue(1, larger, 128 * kMiB, 2, false);
+    const std::size_t most = stand_in_used() - before;
+    release_on(on, larger);
+    release_on(on, small);
+    stand_in_wait(1);
+    end(run);
+    on.ended(run.number, true);
+    on.trim();
+    CHECK(stand_in_used() == before);
+    return most;
+  };
+  HeapRun kept(&on);
+  RecordingRun spared(false, nullptr, {}, &on);
+  CHECK(most_of(kept) >= 193 * kMiB);
+  CHECK(most_of(spared) <= (129 + 33) * kMiB);
+  CHECK(stand_in_faults() == 0);
+  stand_in_total(256 * kMiB);
+}
+
 // Memory comes and goes in pieces: what is covered can be written, keeps what was written, and nothing else is taken.
 void test_span(int number) {
   Device& on = device(number);
@@ -230,6 +264,7 @@ void test_devices() {
   test_what_cannot_be();
   test_weights_are_packed();
   test_heap_between_runs();
+  test_recording_is_sparing();
   for (const int number : {0, 1}) {
     test_span(number);
     test_threads(number);

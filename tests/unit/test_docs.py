@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 import typer.main
 
+from campaigns.files import READERS
 from onnxmem.cli import app
 from scripts import api_reference, cli_reference
 
@@ -50,3 +51,17 @@ def test_the_readme_names_no_file_that_is_not_there() -> None:
     text = (ROOT / "README.md").read_text()
     for target in re.findall(r"\]\(((?!http)[^)#]+)\)", text):
         assert (ROOT / target).exists(), target
+
+
+def test_every_promise_of_the_threat_model_has_a_test_that_is_there() -> None:
+    page = (ROOT / "docs" / "threat_model.md").read_text()
+    promises = [line for line in page.splitlines() if line.startswith("| ") and "held by" not in line]
+    assert len(promises) > 10
+    for promise in promises:
+        named = re.findall(r"(?:campaigns? `|/)?(test_\w+\.py)(?:::(test_\w+))?", promise)
+        assert named, promise
+        for file, test in named:
+            found = [path.read_text() for path in (ROOT / "tests").rglob(file)]
+            assert any(f"def {test}" in text for text in found), f"{file}::{test} is not there"
+    for readers in re.findall(r"campaigns? ((?:`\w+`(?:, )?)+)", page):
+        assert set(re.findall(r"\w+", readers)) <= set(READERS), readers

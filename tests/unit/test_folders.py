@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from onnxmem.errors import UsageError
-from onnxmem.folders import replacing_folder, temporary_file, temporary_folder
+from onnxmem.folders import private_cache, replacing_folder, temporary_file, temporary_folder
+from onnxmem.session.planned import cache as plans
+from onnxmem.session.tile_cache import tiled_package
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +90,31 @@ def test_a_temporary_directory_that_cannot_be_written_is_a_sentence(
     with pytest.raises(UsageError, match="no temporary directory that can be written"), temporary_folder():
         pass
     assert os.listdir(temporary) == []
+
+
+def test_the_cache_is_private_to_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    old = os.umask(0o000)
+    try:
+        folder = private_cache()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        folder.chmod(0o777)  # as an older version may have left it
+        assert private_cache().stat().st_mode & 0o777 == 0o700
+        plans.write("plans/some", b"content")
+        assert (folder / "plans").stat().st_mode & 0o777 == 0o700
+        assert (folder / "plans" / "some").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(old)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(UsageError, match="it belongs to another user") as raised:
+        private_cache()
+    assert "XDG_CACHE_HOME" in raised.value.hint
+    assert plans.read("plans/some") == b""
+
+
+def test_a_package_of_tiles_that_another_user_left_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "model.onnx").write_bytes(b"")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(UsageError, match="it belongs to another user"):
+        tiled_package(tmp_path / "model.onnx")

@@ -94,6 +94,17 @@ bool Span::cover(std::size_t start, std::size_t end) noexcept {
   return true;
 }
 
+bool Span::covers(std::size_t start, std::size_t end) const {
+  for (auto next = pieces_.upper_bound(start); start < end; ++next) {
+    if (next == pieces_.begin()) return false;
+    const auto before = std::prev(next);
+    if (before->first > start || before->first + before->second <= start) return false;
+    start = before->first + before->second;
+    if (start < end && next == pieces_.end()) return false;
+  }
+  return true;
+}
+
 bool Span::one_block(std::size_t end) noexcept {
   if (end <= bytes_) return true;
   // What is in it is lost; those who still need that do not ask for more.
@@ -213,10 +224,23 @@ std::vector<Interval> Device::used(std::uint64_t by_others_than) const {
   return apart;
 }
 
-void* Device::place(std::size_t bytes, std::uint64_t run) {
+// Where a block would lie.
+std::size_t Device::gap(std::size_t bytes, std::uint64_t run) const {
   const bool all_mine = std::all_of(unsettled_.begin(), unsettled_.end(),
                                     [run](const Unsettled& each) { return run != 0 && each.run == run; });
-  const std::size_t start = all_mine ? live_.lowest_gap(bytes) : lowest_gap(used(run), bytes);
+  return all_mine ? live_.lowest_gap(bytes) : lowest_gap(used(run), bytes);
+}
+
+// Whether a block needs memory that is not there, while there is some that nothing lies in.
+bool Device::could_spare(std::size_t bytes, std::uint64_t run) {
+  const std::scoped_lock guard(lock_);
+  if (!maps() || span_.bytes() < live_bytes_ + kPiece) return false;
+  const std::size_t start = gap(bytes, run);
+  return bytes <= SIZE_MAX - start && !span_.covers(start, start + bytes);
+}
+
+void* Device::place(std::size_t bytes, std::uint64_t run) {
+  const std::size_t start = gap(bytes, run);
   if (bytes > SIZE_MAX - start || !span_.cover(start, start + bytes)) return nullptr;
   open_run(run);
   return live_.add({.start = start, .end = start + bytes, .size = bytes, .run = run}) ? span_.base() + start : nullptr;
@@ -244,9 +268,15 @@ void* Device::single(std::size_t bytes) {
   return address;
 }
 
-void* Device::allocate(std::size_t size, std::uint64_t run) noexcept {
+void* Device::allocate(std::size_t size, std::uint64_t run, bool sparing) noexcept {
   const std::size_t bytes = footprint(size, kDeviceAlignment);
   if (bytes == 0) return nullptr;
+  try {
+    if (sparing && could_spare(bytes, run)) {
+      settle();
+      trim();
+    }
+  } catch (...) {}
   for (const bool last : {false, true}) {
     try {
       const std::scoped_lock guard(lock_);

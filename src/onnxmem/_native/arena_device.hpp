@@ -45,6 +45,7 @@ class Span {
   std::size_t space() const { return space_; }
   std::size_t bytes() const { return bytes_; }
   std::size_t end() const { return pieces_.empty() ? 0 : pieces_.rbegin()->first + pieces_.rbegin()->second; }
+  bool covers(std::size_t start, std::size_t end) const;
   bool holds(const void* p) const {
     return reinterpret_cast<std::uintptr_t>(p) - static_cast<std::uintptr_t>(base_) < space_;
   }
@@ -69,8 +70,9 @@ struct DeviceStats {
 class Device {
  public:
   // Blocks of the heap, packed. `run` is the number of the run that asks or frees, 0 outside of any. Null where there
-  // is no memory, after everything that is kept was given back.
-  void* allocate(std::size_t size, std::uint64_t run) noexcept;
+  // is no memory, after everything that is kept was given back. Whoever is `sparing` rather waits for the device, and
+  // gives back what is kept, than takes more from it: for runs that come once.
+  void* allocate(std::size_t size, std::uint64_t run, bool sparing = false) noexcept;
   bool release(void* block, std::uint64_t run) noexcept;  // false: not one of these, and nothing was done
   // The run has ended; `settled`: on the device, too.
   void ended(std::uint64_t run, bool settled) noexcept;
@@ -106,6 +108,8 @@ class Device {
     std::uint64_t run;
     bool ended, over;  // over: it had ended before the device was waited for
   };
+  std::size_t gap(std::size_t bytes, std::uint64_t run) const;
+  bool could_spare(std::size_t bytes, std::uint64_t run);
   void* place(std::size_t bytes, std::uint64_t run);
   void* single(std::size_t bytes);
   void open_run(std::uint64_t run);

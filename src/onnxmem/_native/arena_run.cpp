@@ -33,8 +33,8 @@ std::uint64_t Run::next_number() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-void* Run::from_heap(std::size_t size, Large large) noexcept {
-  return device != nullptr ? device->allocate(size, number) : heap().allocate(size, large);
+void* Run::from_heap(std::size_t size, Large large, bool sparing) noexcept {
+  return device != nullptr ? device->allocate(size, number, sparing) : heap().allocate(size, large);
 }
 
 bool Run::to_heap(void* p) noexcept { return device != nullptr ? device->release(p, number) : heap().release(p); }
@@ -60,7 +60,7 @@ void* RecordingRun::allocate(std::size_t size) noexcept {
   void* block = complete_ && !outlasts() ? in_region(size) : nullptr;
   if (block == nullptr && region_ != nullptr && !device && size >= kHandedFrom)
     block = outputs().take_free(*region_, size);
-  if (block == nullptr) block = from_heap(size, Large::recycled);
+  if (block == nullptr) block = from_heap(size, Large::recycled, true);
   if (block == nullptr || !complete_) return block;
   try {
     recorder_.allocated(block, size);

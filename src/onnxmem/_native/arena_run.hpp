@@ -53,7 +53,7 @@ class Run {
   std::int64_t marks = 0;
 
  protected:
-  void* from_heap(std::size_t size, Large large) noexcept;
+  void* from_heap(std::size_t size, Large large, bool sparing = false) noexcept;
   bool to_heap(void* p) noexcept;
 
  private:
@@ -69,8 +69,9 @@ class HeapRun final : public Run {
 };
 
 // Served without a plan, every call noted: in a region, if it has one, as long as there is room; otherwise from the
-// heap. There, large blocks are mappings of their own, so that the memory a recording run takes is what is alive at
-// most, not what a heap remembers. A region keeps its pages from run to run: shapes that are always new run as fast.
+// heap. There, large blocks are mappings of their own, and a device is waited for before more is taken of it, so that
+// the memory a recording run takes is what is alive at most, not what a heap remembers. A region keeps its pages from
+// run to run: shapes that are always new run as fast.
 class RecordingRun final : public Run {
  public:
   // `limited`: give up, and say so, once noting everything takes more than following it can save. `outlasting`: the

@@ -16,6 +16,8 @@ from onnxmem.units import format_bytes
 
 MODELS = ("onnx", "ort")
 _TIME = 30.0
+_LONGEST = 60
+"""Of a name, in characters: file systems count bytes, of which a character has up to four."""
 _ODD = re.compile(r"[^\w.\- ]+")
 
 
@@ -38,18 +40,19 @@ def keep(space: Workspace, uploaded: Any, limit: int) -> Path:
             f"'{uploaded.name}' is larger than {format_bytes(limit)}",
             hint="start the dashboard with its path instead: onnxmem app MODEL.onnx",
         )
-    name = _ODD.sub("_", Path(uploaded.name).name)[-80:].lstrip(".") or "upload"
+    name = _ODD.sub("_", Path(uploaded.name).name)[-_LONGEST:].lstrip(".") or "upload"
     # Alone in its folder: whatever it refers to beside itself is not there.
     folder = space.folder / f"upload-{sum(1 for _ in space.folder.iterdir())}"
     folder.mkdir(mode=0o700)
     path = folder / name
     path.write_bytes(uploaded.getbuffer())
-    if path.suffix.lower() == ".onnx":
-        try:
-            _check(path)
-        except Exception:
-            path.unlink()
-            raise
+    try:
+        if path.suffix.lower().removeprefix(".") not in MODELS:
+            raise UsageError(f"'{name}' is no model", hint=f"models end in .{' or .'.join(MODELS)}")
+        _check(path)
+    except Exception:
+        path.unlink()
+        raise
     return path
 
 
@@ -76,10 +79,13 @@ def _check(path: Path) -> None:
 
 
 def _look(task: Task) -> Checked:
+    from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
     from onnxmem.model.load import all_tensors, parse_proto  # noqa: PLC0415
 
     path = Path(task.path)
-    if any(tensor.external_data for tensor in all_tensors(parse_proto(path))):
+    if path.suffix.lower() == ".ort":
+        read_signature(path)
+    elif any(tensor.external_data for tensor in all_tensors(parse_proto(path))):
         raise ModelError(
             f"'{path.name}' keeps weights in other files, which an upload does not bring",
             hint="start the dashboard with its path instead: onnxmem app MODEL.onnx",

@@ -16,8 +16,10 @@ from onnxmem.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
     from onnxmem.report.report import Document
+    from onnxmem.schedule.scheduled import Question
 
 SHAPE = (1, 3, 512, 512)
+_BATCH_ON_GPU = 8
 
 
 def demo(
@@ -27,7 +29,7 @@ def demo(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="REPORT.html", help="Write the report here instead.")
     ] = None,
-    device: options.OnlyCpu = "cpu",
+    device: options.Device = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
     """Demonstrate all of it on a U-Net for 512 × 512 pixels.
@@ -45,9 +47,8 @@ def demo(
     from onnxmem.report.charts.memory_map import memory_map  # noqa: PLC0415
     from onnxmem.report.render.to_json import render_json  # noqa: PLC0415
     from onnxmem.report.save import save_chart, save_report  # noqa: PLC0415
-    from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
 
-    options.only_on_cpu(device, "the demonstration is about the CPU's memory")
+    question = _question(device)
     if html is not None:
         check_writable(html, (".html",))
     try:
@@ -63,8 +64,8 @@ def demo(
             onnx.save(zoo.build("unet"), temporary)
         model = Model.open(path)
         symbolic = estimate(model, strategies=["best"])
-        result, _, placed = compute_estimate(model, Question(shapes={"image": SHAPE}))
-        results = [document_of(result), *_observe(path, step)]
+        result, _, placed = compute_estimate(model, question)
+        results = [document_of(result), *_observe(path, question, device, step)]
         step(Progress("making the report"))
         report = make_report(results, "A U-Net at 512 × 512 pixels")
         drawn: list[Path] = []
@@ -88,7 +89,19 @@ def demo(
     typer.echo("Next: onnxmem measure YOUR_MODEL.onnx --mode planned")
 
 
-def _observe(path: Path, step: OnProgress) -> list[Document]:
+def _question(device: str) -> Question:
+    """A U-Net on the CPU; several images at once on a GPU, which has the room."""
+    from onnxmem.measurement.device import check_device, device_number  # noqa: PLC0415
+    from onnxmem.schedule.scheduled import Question  # noqa: PLC0415
+
+    check_device(device)
+    number = device_number(device)
+    if number is None:
+        return Question(shapes={"image": SHAPE})
+    return Question(shapes={"image": (_BATCH_ON_GPU, *SHAPE[1:])}, device=number, time_limit=120.0)
+
+
+def _observe(path: Path, question: Question, device: str, step: OnProgress) -> list[Document]:
     """The model measured twice and released; where the system cannot do one, it says so and the others are done."""
     from onnxmem.errors import RuntimeUnsupported  # noqa: PLC0415
     from onnxmem.explaining.explain import with_findings  # noqa: PLC0415
@@ -96,12 +109,12 @@ def _observe(path: Path, step: OnProgress) -> list[Document]:
     from onnxmem.releasing.ladder import release_ladder  # noqa: PLC0415
     from onnxmem.report.build import document_of  # noqa: PLC0415
 
-    shapes = {"image": SHAPE}
+    fed: dict[str, Any] = {"shapes": question.shapes, "device": device}
     stages: dict[str, Callable[[], Any]] = {
-        "measuring it in a fresh process": lambda: with_findings(measure(path, shapes=shapes, runs=3).document()),
+        "measuring it in a fresh process": lambda: with_findings(measure(path, **fed, runs=3).document()),
         # Its nodes are stock's: they need no second look.
-        "measuring it inside its plan": lambda: measure(path, shapes=shapes, runs=3, mode="planned", nodes=False),
-        "releasing it, step by step": lambda: release_ladder(path, shapes=shapes, runs=1),
+        "measuring it inside its plan": lambda: measure(path, **fed, runs=3, mode="planned", nodes=False),
+        "releasing it, step by step": lambda: release_ladder(path, **fed, runs=1),
     }
     documents = []
     for what, work in stages.items():

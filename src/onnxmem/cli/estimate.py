@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress
 from onnxmem.cli.output import Output, check_writable
 
-_SECONDS = 20.0
+_SECONDS, _SECONDS_ON_GPU = 20.0, 120.0
 
 
 def estimate(
@@ -29,6 +30,7 @@ def estimate(
         ),
     ] = None,
     threads: options.Threads = None,
+    device: options.Device = "cpu",
     budget: Annotated[
         str | None,
         typer.Option(
@@ -39,7 +41,7 @@ def estimate(
         ),
     ] = None,
     time_limit: Annotated[
-        float | None, options.time_limit(show_default="20; none for the search of a --budget")
+        float | None, options.time_limit(show_default="20; 120 on a GPU; none for the search of a --budget")
     ] = None,
     tensors: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every tensor: type, size, lifetime, offset.")
@@ -53,6 +55,7 @@ def estimate(
     from onnxmem.estimation.budgets import LEAST, BudgetFacts  # noqa: PLC0415
     from onnxmem.estimation.estimate import compute_estimate  # noqa: PLC0415
     from onnxmem.estimation.tensors import write_tensors  # noqa: PLC0415
+    from onnxmem.measurement.device import check_device, device_number  # noqa: PLC0415
     from onnxmem.model.model import Model  # noqa: PLC0415
     from onnxmem.placement.strategies import STRATEGIES, find  # noqa: PLC0415
 
@@ -61,7 +64,10 @@ def estimate(
         check_writable(tensors, (".csv",), (model, graph.inputs))
     work = tiles.allowed()
     limit = budget if budget in (None, LEAST) else parse.parse_size(budget)
-    question = graph.question(model, alignment, _SECONDS if time_limit is None else time_limit)
+    check_device(device)
+    number = device_number(device)
+    fallback = _SECONDS if number is None else _SECONDS_ON_GPU
+    question = replace(graph.question(model, alignment, fallback if time_limit is None else time_limit), device=number)
     with parse.modules_here():
         for name in strategy or ():
             find(name)

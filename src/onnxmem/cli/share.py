@@ -32,7 +32,7 @@ def share(
     iterations: Annotated[int, typer.Option(metavar="N", min=1, help="Make every group this often.")] = 1,
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds in which the modes take turns to run.")] = 10,
     threads: options.Threads = None,
-    device: options.OnlyCpu = "cpu",
+    device: options.Device = "cpu",
     time_limit: options.TimeLimit = 3600.0,
     cold: Annotated[bool, typer.Option("--cold/--no-cold", help="Load with a cold page cache, too.")] = True,
     hold: Annotated[
@@ -45,7 +45,6 @@ def share(
     """
     from onnxmem.sharing.share import share as run  # noqa: PLC0415
 
-    options.only_on_cpu(device, "processes can share weights in the CPU's memory; on a device each has its own")
     output.check(model, feed.inputs)
     counts, keywords = parse.parse_counts(workers), feed.keywords(model)
     with progress(f"sharing {model.name}") as step:
@@ -60,6 +59,7 @@ def share(
             **keywords,
             runs=runs,
             threads=threads,
+            device=device,
             time_limit=time_limit,
         )
     output.show(result)

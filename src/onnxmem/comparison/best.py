@@ -19,7 +19,7 @@ from onnxmem.comparison.sizes import OpenShape
 from onnxmem.comparison.trials import prepare
 from onnxmem.environment import package_version, read_environment
 from onnxmem.errors import BudgetExceeded, ModelError, UsageError
-from onnxmem.folders import cache_folder
+from onnxmem.folders import cache_folder, private_cache
 from onnxmem.units import format_bytes
 
 BY = ("memory", "latency", "cold start")
@@ -133,6 +133,8 @@ def _measured(
     }
     place = folder / f"{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}.json"
     with suppress(OSError, ValueError, UsageError):
+        if cache is None:
+            private_cache()  # or somebody else may have put it there
         return Comparison.from_document(json.loads(place.read_text()))
     if len(candidates) == 1:
         paths = [*paths, *paths]  # a budget needs figures even where there is no choice

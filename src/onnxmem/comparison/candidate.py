@@ -114,7 +114,7 @@ def _package_mode(folder: Path) -> str:
     """The mode a package was made for: it is loaded in that one unless another is named."""
     try:
         return str(json.loads((folder / "manifest.json").read_text())["mode"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(
             f"'{folder}' is a folder without a manifest.json", hint="make one with onnxmem pack"
         ) from error

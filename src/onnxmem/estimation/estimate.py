@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record, stored
-from onnxmem.errors import OnnxmemError
+from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.estimation.budgets import LEAST, BudgetFacts, budget_facts
 from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
 from onnxmem.estimation.tiling import TilingFacts, check_runnable, checked_extra_work, tile_schedule
+from onnxmem.measurement.device import HOST, check_device, device_number
 from onnxmem.model.dims import Expr
 from onnxmem.model.duplicates import Duplicates
 from onnxmem.model.graph import Graph
@@ -22,6 +23,7 @@ from onnxmem.placement.plan import Plan
 from onnxmem.placement.strategies import STRATEGIES, solve
 from onnxmem.prediction.calibration import calibration
 from onnxmem.prediction.formula import find_formulas
+from onnxmem.prediction.on_device import OnDevice, forecast_on_device
 from onnxmem.prediction.predict import MODES, Subject, forecast_mode
 from onnxmem.prediction.prediction import Forecast
 from onnxmem.progress import OnProgress, Progress
@@ -177,6 +179,8 @@ class Estimate(OnModel):
     """What computing parts of the model in pieces would give, where that was asked for; no other figure has it."""
     budget: BudgetFacts | Unknown | None = None
     """What it takes to keep runs to a budget, where that was asked for."""
+    device: OnDevice | Unknown | None = None
+    """What it will take on a GPU, where that was asked for."""
 
     @property
     def weights_bytes(self) -> int:
@@ -216,6 +220,7 @@ def estimate(
     tile: bool = False,
     extra_work: float | None = None,
     budget: int | str | None = None,
+    device: str = HOST,
     time_limit: float = 20.0,
     seed: int = 0,
 ) -> Estimate:
@@ -230,7 +235,9 @@ def estimate(
     and kept. With `tile` the result says what computing parts of the model in pieces would give, with at most
     `extra_work` more to compute (0.1 is 10 %). With a `budget` ("64MiB") it says what it takes to keep a run to that:
     nothing, a few rows of a batch at a time, or tiles; with "least", what every step down to the least that is possible
-    costs. `time_limit` are the seconds for all of it together, but for the search of such steps.
+    costs. On another `device` (`cuda`, `cuda:1`) it is about the memory there: the graph is the one that ONNX Runtime
+    would run on it, and its kernels are asked, one by one, what they take. `time_limit` are the seconds for all of it
+    together, but for the search of such steps.
     """
     work = checked_extra_work(tile=tile, extra_work=extra_work)
     question = Question(
@@ -242,9 +249,11 @@ def estimate(
         order=order,
         rules=Rules(alias=alias, in_place=in_place, inputs=count_inputs),
         alignment=alignment,
+        device=device_number(device),
         time_limit=time_limit,
         seed=seed,
     )
+    check_device(device)
     opened = model if isinstance(model, Model) else Model.open(model)
     found = compute_estimate(
         opened,
@@ -272,6 +281,8 @@ def compute_estimate(
     """The answer, and what it was made from: the model laid out in time, and its smallest plan."""
     if budget is not None:
         check_runnable(question, "a budget")
+    if question.device is not None and (budget is not None or extra_work is not None):
+        raise UsageError("tiles and budgets are estimated for the CPU's memory", hint="leave the device out")
     deadline = Deadline(question.time_limit)
     scheduled = schedule(model, question, deadline)
     plans = [
@@ -303,6 +314,7 @@ def compute_estimate(
         else Unknown("it was not asked for"),
         tiling=tile_schedule(model, question, deadline, extra_work)[1] if extra_work is not None else None,
         budget=_budget(scheduled, question, threads, budget, on_progress) if budget is not None else None,
+        device=None if question.device is None else _on_device(scheduled, question, deadline, on_progress),
     )
     return result, scheduled, smallest(plans)
 
@@ -315,6 +327,8 @@ def _processes(
     general: Graph | None,
     formula: Formula | None,
 ) -> tuple[Forecast, ...] | Unknown:
+    if question.device is not None:
+        return Unknown("it was asked for the memory of a device")
     if not scheduled.graph.view.startswith("optimized"):
         return Unknown("the graph as in the file is not what ONNX Runtime runs")
     if deadline.passed:
@@ -338,6 +352,21 @@ def _budget(
 
     step = on_progress or (lambda _: None)
     return budget_facts(subject, None if isinstance(budget, str) else budget, lambda what: step(Progress(what)))
+
+
+def _on_device(
+    scheduled: Scheduled, question: Question, deadline: Deadline, on_progress: OnProgress | None
+) -> OnDevice | Unknown:
+    assert question.device is not None
+    hear = on_progress or (lambda _: None)
+
+    def step(done: int, of: int) -> None:
+        hear(Progress("asking the device's kernels", done, of))
+
+    try:
+        return forecast_on_device(scheduled.model, scheduled.graph, question.level, question.device, deadline, step)
+    except OnnxmemError as error:
+        return Unknown(str(error))
 
 
 def smallest(plans: Sequence[Plan]) -> Plan:

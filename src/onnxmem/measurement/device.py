@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from onnxmem.errors import RuntimeUnsupported, UsageError, missing_extra
@@ -81,6 +82,13 @@ class Gpu:
             return 0 if self._listed else max(0, self._all() - self._before)
         except self._errors as error:
             return Unknown(f"NVML does not tell: {error}")
+
+    def shares(self, pids: Sequence[int]) -> list[Bytes]:
+        """What each of these processes takes now; equal parts, where only all of them together can be seen."""
+        taken = [self.used(pid) for pid in pids]
+        if self._listed or not taken:
+            return taken
+        return [total if isinstance(total, Unknown) else total // len(pids) for total in taken]
 
     def _processes(self) -> list[Any]:
         try:

@@ -38,6 +38,8 @@ class Node:
     subgraphs: tuple[Graph, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Its numbers, strings and lists of them; tensors and subgraphs are not among them."""
+    on_host: bool = False
+    """In a graph for a device: whether ONNX Runtime leaves it to the CPU."""
 
     @property
     def label(self) -> str:
@@ -63,6 +65,8 @@ class Graph:
     weights: tuple[Weight, ...]
     captured: tuple[str, ...] = ()
     """Names a subgraph reads from the graph around it."""
+    on_cuda: bool = False
+    """Whether it is what ONNX Runtime runs on a CUDA device."""
     view: str = "raw"
     """`raw`, or `optimized (…)` with the level."""
     numbering: str = "file"

@@ -120,7 +120,7 @@ def refuse_package(path: Path, *, ort: bool = False) -> None:
         return
     try:
         model = str(json.loads(manifest.read_bytes())["model"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         hint = "give the .onnx file in it"
     else:
         usable = ort or not model.endswith(".ort")

@@ -21,7 +21,7 @@ from onnxmem.model.dtypes import bits, dtype_name
 from onnxmem.model.duplicates import Duplicates, find_duplicates
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
-from onnxmem.model.optimize import LEVELS, node_numbers, optimize, sort_by_chance, sort_by_numbers
+from onnxmem.model.optimize import LEVELS, ON_HOST, node_numbers, optimize, sort_by_chance, sort_by_numbers
 from onnxmem.model.runtime_shapes import with_runtime_shapes
 from onnxmem.model.shapes import Inferred, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
@@ -86,13 +86,15 @@ class Model:
         level: str = "all",
         fix_dims: bool = False,
         numbered: bool = False,
+        device: int | None = None,
         time_limit: float = 20.0,
     ) -> Graph:
         """The graph with its shapes, for given numbers of the free dimensions; those without a number stay symbolic.
 
         `view` is "raw" or "optimized"; by default optimized, or raw with a note if ONNX Runtime cannot load it.
         `fix_dims` optimizes for just these dimensions, as ONNX Runtime does when they are overridden in the session.
-        `numbered` gives nodes ONNX Runtime's own numbers, which its priority-based order needs.
+        `numbered` gives nodes ONNX Runtime's own numbers, which its priority-based order needs. With a CUDA `device`
+        it is the graph that ONNX Runtime would run there.
         """
         if view not in (None, *VIEWS):
             raise UsageError(f"there is no view '{view}'", hint=f"known: {', '.join(VIEWS)}")
@@ -105,7 +107,7 @@ class Model:
         proto, seen = self.proto, "raw"
         if view != "raw":
             try:
-                proto, seen = self._optimized(level, numbers), f"optimized ({level})"
+                proto, seen = self._optimized(level, numbers, device=device), f"optimized ({level})"
             except ModelError as error:
                 if view == "optimized":
                     raise
@@ -114,7 +116,8 @@ class Model:
         found = self._infer(proto, shapes, names, Deadline(max(time_limit, 0.01)))
         if found.contradictions:
             self._refuse(found.contradictions[0], _numeric(shapes))
-        graph = _build(proto.graph, found.scope, found.reasons, optimized=seen != "raw")
+        there = device is not None and seen != "raw"
+        graph = _build(proto.graph, found.scope, found.reasons, optimized=seen != "raw", on_cuda=there)
         if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
             # Nothing was changed, so ONNX Runtime wrote the nodes as they were, not in the order it would run them.
             graph = replace(graph, numbering="file")
@@ -131,17 +134,24 @@ class Model:
             numbered_as = self._numbers(level, numbers)
             nodes = tuple(replace(node, index=_number(node, numbered_as)) for node in graph.nodes)
             graph = replace(graph, nodes=nodes, numbering="runtime")
-        return replace(graph, view=seen, notes=tuple(notes))
+        return replace(_viewed(graph, seen), notes=tuple(notes))
 
-    def optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+    def optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]], device: int | None = None) -> ModelProto:
         """What ONNX Runtime makes of it at a level, for these input shapes; its large weights are left out."""
-        return self._optimized(level, fixed)
+        return self._optimized(level, fixed, device=device)
 
-    def _optimized(self, level: str, fixed: Mapping[str, tuple[int, ...]], *, ordered: bool = True) -> ModelProto:
-        key = (level, tuple(sorted(fixed.items())))
+    def _optimized(
+        self,
+        level: str,
+        fixed: Mapping[str, tuple[int, ...]],
+        *,
+        ordered: bool = True,
+        device: int | None = None,
+    ) -> ModelProto:
+        key = (level, tuple(sorted(fixed.items())), device)
         if key not in self._cache:
-            optimized = optimize(self.proto, self.folder, level, fixed)
-            if not ordered:
+            optimized = optimize(self.proto, self.folder, level, fixed, device)
+            if not ordered or device is not None:
                 return optimized
             if not sort_by_chance(optimized):
                 with suppress(RuntimeUnsupported):  # too large to be numbered: any of its orders will do
@@ -214,6 +224,15 @@ def _outputs(graph: GraphProto) -> list[list[str]]:
     return [list(node.output) for node in graph.node if not is_constant(node)]
 
 
+def _viewed(graph: Graph, view: str) -> Graph:
+    """The same, and every graph in it, as seen in this view."""
+    nodes = tuple(
+        replace(node, subgraphs=tuple(_viewed(each, view) for each in node.subgraphs)) if node.subgraphs else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes, view=view)
+
+
 def _number(node: Node, numbers: Mapping[str, int]) -> int:
     return numbers.get(next(filter(None, node.outputs), ""), node.index)
 
@@ -222,20 +241,30 @@ def _known(kind: TensorType) -> bool:
     return kind.shape is not None and not any(name.startswith("?") for dim in kind.shape for name in symbols_of(dim))
 
 
-def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], *, optimized: bool) -> Graph:
+def _build(
+    proto: GraphProto, scope: Scope, reasons: Mapping[str, str], *, optimized: bool, on_cuda: bool = False
+) -> Graph:
     stored = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
     inputs = tuple(value.name for value in proto.input if value.name not in stored)
-    runtime_shapes = {value.name: _runtime_shape(value.type) for value in proto.value_info} if optimized else {}
-    nodes, tensors = [], {name: _tensor(name, scope.types.get(name), reasons) for name in inputs}
+    listed = (*proto.value_info, *proto.input) if optimized else ()
+    runtime_shapes = {value.name: _runtime_shape(value.type) for value in listed}
+    nodes, tensors = (
+        [],
+        {
+            name: replace(_tensor(name, scope.types.get(name), reasons), runtime_shape=runtime_shapes.get(name))
+            for name in inputs
+        },
+    )
     for index, node in enumerate(proto.node):
         if is_constant(node):
             continue
         graphs = tuple(
-            _build(graph, scope.children.get((index, k), Scope(scope)), reasons, optimized=optimized)
+            _build(graph, scope.children.get((index, k), Scope(scope)), reasons, optimized=optimized, on_cuda=on_cuda)
             for k, graph in enumerate(subgraphs_of(node))
         )
         names = tuple(node.input), tuple(node.output)
-        nodes.append(Node(index, node.name, node.op_type, node.domain, *names, graphs, _attributes(node)))
+        on_host = node.doc_string == ON_HOST
+        nodes.append(Node(index, node.name, node.op_type, node.domain, *names, graphs, _attributes(node), on_host))
         for name in filter(None, node.output):
             tensors[name] = replace(
                 _tensor(name, scope.types.get(name), reasons), runtime_shape=runtime_shapes.get(name)
@@ -248,6 +277,7 @@ def _build(proto: GraphProto, scope: Scope, reasons: Mapping[str, str], *, optim
         tensors,
         read_weights(proto),
         captured=tuple(captured_names(proto)),
+        on_cuda=on_cuda,
         numbering="saved" if optimized else "file",
     )
 

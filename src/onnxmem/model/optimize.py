@@ -38,22 +38,30 @@ _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorPro
 _ZEROS = "zeros.bin"
 _REORDERING = "ReorderOutput"
 _MARK = "onnxmem.mark"
+_HOST_PROVIDER = "CPUExecutionProvider"
+ON_HOST = "onnxmem: on the host"
 # ONNX Runtime infers no shapes for functions over older operator sets, and refuses them.
 _FIRST_WITH_FUNCTIONS = 9
 
 
-def optimize(model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tuple[int, ...]]) -> ModelProto:
+def optimize(
+    model: ModelProto, folder: Path, level: str, fixed: Mapping[str, tuple[int, ...]], device: int | None = None
+) -> ModelProto:
     """The graph ONNX Runtime makes of `model` at `level`, its nodes in ONNX Runtime's default order.
 
     `fixed` are input shapes to optimize for, as if they were in the model; without them its free dimensions stay free.
+    It is the graph for a CUDA `device`, if one is given; then nodes that stay on the host have `ON_HOST` in their
+    documentation.
     """
     with temporary_folder() as temporary:
         source, target = temporary / "skeleton.onnx", temporary / "optimized.onnx"
         write_skeleton(model, folder, source, fixed, marked=True)
-        _run_optimizer(source, target, level)
+        on_host = _run_optimizer(source, target, level, device=device)
         # What is left out here is never asked for again; the file will be gone.
         optimized = onnx.load_model_from_string(without_weights(target, _LARGEST_KEPT_INTEGERS + 1))
     for node in optimized.graph.node:
+        if (node.name, node.op_type) in on_host:
+            node.doc_string = ON_HOST
         if _made_in_any_order(node):
             node.name = ""  # it ends in a number that is another one each time
     return optimized
@@ -168,7 +176,10 @@ def _first_output(node: Any) -> str:
     return next(filter(None, outputs), "")
 
 
-def _run_optimizer(source: Path, target: Path, level: str, *, ort_format: bool = False) -> None:
+def _run_optimizer(
+    source: Path, target: Path, level: str, *, ort_format: bool = False, device: int | None = None
+) -> set[tuple[str, str]]:
+    """Write the optimized graph; the names and operators of nodes that a session on `device` leaves to the host."""
     import onnxruntime as ort  # noqa: PLC0415
 
     levels = ort.GraphOptimizationLevel
@@ -188,10 +199,13 @@ def _run_optimizer(source: Path, target: Path, level: str, *, ort_format: bool =
     # Neither the arena nor packed weights are of any use to a session that never runs.
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     options.add_session_config_entry("session.disable_prepacking", "1")
+    if device is not None:
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if ort_format:
         options.add_session_config_entry("session.save_model_format", "ORT")
     try:
-        ort.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(str(source), options, providers=_providers(device))
+        return set() if device is None else _on_host(session)
     except Exception as error:  # onnxruntime raises a dozen classes of its own
         # A kernel that is missing is noticed only after the optimized graph has been written.
         if not target.exists() or not target.stat().st_size:
@@ -200,6 +214,17 @@ def _run_optimizer(source: Path, target: Path, level: str, *, ort_format: bool =
                 f"ONNX Runtime cannot load the model: {message[:300]}",
                 hint="--view raw looks at the file alone, without ONNX Runtime",
             ) from error
+    return set()
+
+
+def _providers(device: int | None) -> list[Any]:
+    cuda = [] if device is None else [("CUDAExecutionProvider", {"device_id": device})]
+    return [*cuda, _HOST_PROVIDER]
+
+
+def _on_host(session: Any) -> set[tuple[str, str]]:
+    parts = (part for part in session.get_provider_graph_assignment_info() if part.ep_name == _HOST_PROVIDER)
+    return {(node.name, node.op_type) for part in parts for node in part.get_nodes()}
 
 
 def write_skeleton(

@@ -21,19 +21,29 @@ _CARRYING = frozenset({"ReorderInput", "ReorderOutput", "Relu", "Sigmoid", "Clip
 
 
 def with_runtime_shapes(graph: Graph, declared: Mapping[str, RuntimeShape]) -> Graph:
-    """The graph with what ONNX Runtime knows of every shape; `declared` are those of the model's inputs."""
-    shapes: dict[str, RuntimeShape] = dict(declared)
-    weights = {weight.name: weight.shape for weight in graph.weights}
-    tensors = dict(graph.tensors)
-    for node in graph.nodes:
+    """The graph with what ONNX Runtime knows of every shape; `declared` are those of the model's inputs.
+
+    Of a graph inside a node, they are those of its own inputs, and of all that is known around it.
+    """
+    shapes: dict[str, RuntimeShape] = {**declared, **{weight.name: weight.shape for weight in graph.weights}}
+    tensors, nodes = dict(graph.tensors), list(graph.nodes)
+    for position, node in enumerate(nodes):
+        if node.subgraphs:
+            inner = tuple(with_runtime_shapes(each, {**shapes, **_inputs(each)}) for each in node.subgraphs)
+            nodes[position] = replace(node, subgraphs=inner)
         for name in filter(None, node.outputs):
             tensor = tensors[name]
             if tensor.runtime_shape is None:
-                inputs = [shapes.get(n, weights.get(n)) for n in node.inputs if n]
+                inputs = [shapes.get(n) for n in node.inputs if n]
                 tensor = tensors[name] = replace(tensor, runtime_shape=_inferred(node, inputs, tensor))
             if tensor.runtime_shape is not None:
                 shapes[name] = tensor.runtime_shape
-    return replace(graph, tensors=tensors)
+    return replace(graph, tensors=tensors, nodes=tuple(nodes))
+
+
+def _inputs(graph: Graph) -> dict[str, RuntimeShape]:
+    shapes = {name: graph.tensors[name].runtime_shape for name in graph.inputs if name in graph.tensors}
+    return {name: shape for name, shape in shapes.items() if shape is not None}
 
 
 def _inferred(node: Node, inputs: list[RuntimeShape | None], tensor: Tensor) -> RuntimeShape | None:

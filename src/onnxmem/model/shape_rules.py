@@ -388,6 +388,9 @@ RULES: dict[str, Rule] = {
     "STFT": _stft,
     "MatMul": matmul_rule,
     "Dropout": same,
+    # Of what is between a device and the host, which ONNX Runtime puts into graphs.
+    "MemcpyFromHost": same,
+    "MemcpyToHost": same,
     # ONNX Runtime puts these into graphs whose opset does not have them.
     "LayerNormalization": _layer_norm,
     "SimplifiedLayerNormalization": _layer_norm,

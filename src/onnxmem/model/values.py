@@ -367,6 +367,8 @@ _RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = 
     "Sum": _variadic(_add),
     "Cast": _cast,
     "Identity": _identity,
+    "MemcpyFromHost": _identity,
+    "MemcpyToHost": _identity,
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,
     "Reshape": _reshape,

@@ -25,7 +25,7 @@ from onnxmem.documents import Record
 from onnxmem.environment import read_environment
 from onnxmem.errors import OnnxmemError, RuntimeUnsupported
 from onnxmem.files import write_text
-from onnxmem.folders import cache_folder, temporary_folder
+from onnxmem.folders import cache_folder, private_cache, temporary_folder
 from onnxmem.measurement.measure import measure
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.protocol import FIRST_RUN, IMPORT, LOAD, STEADY_RUNS
@@ -78,12 +78,13 @@ def calibration() -> Calibration:
     """This environment's, from the cache or measured now, which takes a second or two."""
     path, touched = calibration_file(), touched_bytes(_library())
     with suppress(OSError, ValueError, OnnxmemError):
+        private_cache()  # or somebody else may have put it there
         kept = Calibration.from_document(json.loads(path.read_text()))
         if not kept.touched or abs(touched - kept.touched) <= _SAME * kept.touched:
             return kept
     with temporary_folder() as folder:
         model = folder / "tiny.onnx"
-        model.write_bytes(_tiny_model())
+        model.write_bytes(tiny_model())
         stock, planned = (measure(model, mode=mode, runs=2, threads=1, nodes=False) for mode in ("stock", "planned"))
     found = Calibration(
         stock=_process(stock),
@@ -91,7 +92,7 @@ def calibration() -> Calibration:
         touched=touched_bytes(_library()),
     )
     with suppress(OSError, OnnxmemError):  # a home that cannot be written to costs a second each time, no more
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_cache()
         found = replace(found, around=_largest_around(path))
         write_text(path, json.dumps(found.document()))
     return found
@@ -159,7 +160,8 @@ def _process(measurement: Measurement) -> Process:
     )
 
 
-def _tiny_model() -> bytes:
+def tiny_model() -> bytes:
+    """A model with a convolution and a product of matrices."""
     import numpy as np  # noqa: PLC0415
 
     weights = {"w": np.ones((8, 3, 3, 3), np.float32), "b": np.ones((8, 8), np.float32)}

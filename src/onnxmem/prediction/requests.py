@@ -23,6 +23,7 @@ from onnxmem.unknown import Unknown
 _PATTERN_STEP = 256
 _ROUNDS = 2  # of a loop's body: what the second takes, the others take again
 _AT_THE_END = -1
+_LOOP = "Loop"
 
 Sizes = Callable[[Tensor, Node | None], int]
 """What a tensor takes; some kernels write more than the shape says."""
@@ -150,29 +151,29 @@ class _Frame:
             held: list[Buffer | None] = []
             events += _scratch(node, beside.steps[: beside.before], held)
             started = starting.get(step, [])
+            made: list[Event] = []
             for live in started:
                 taken = self._taken_over(live)
                 if taken is None:
-                    events.append(Event(live.buffer))
+                    made.append(Event(live.buffer))
                 else:
                     live.buffer = taken
+            # A loop copies what its last round handed on.
+            late = node.op_type == _LOOP
+            events += [] if late else made
             events += _scratch(node, beside.steps[beside.before :], held)
             if beside.reserved:
                 reserved = Buffer(f"{node.label} (scratch)", beside.reserved, "reserved")
                 held.append(reserved)
                 events.append(Event(reserved))
-            events += self._inside(node)
+            events += self._inside(node, made if late else [])
             events += [Event(buffer, freed=True) for buffer in held if buffer is not None]
             for live in _ending(node, holding, step):
                 self._ended.insert(0, live)
                 # What nobody reads can be taken over, but nothing frees it before the run ends.
                 unread = any(live is other for other in started)
                 last_use[live.buffer] = _AT_THE_END if unread else len(events)
-        # What a loop's body was fed is not its own to free, also where something else lies in it by now.
-        own = {id(event.buffer) for event in events}
         for buffer, place in last_use.items():
-            if id(buffer) not in own:
-                continue
             ends.setdefault(len(events) if place == _AT_THE_END else place, []).append(buffer)
         woven: list[Event] = []
         for place in range(len(events) + 1):
@@ -195,8 +196,10 @@ class _Frame:
             kind = "output" if outputs & {tensor.name for tensor in tensors} else "activation"
             live = _Live(Buffer(first.name, self.size(first, maker.get(first.name)), kind), first, row.upper)
             holding.update((tensor.name, live) for tensor in tensors)
-            # What a loop's body is fed was allocated by the loop, or by the round before.
-            if live.buffer.size and first.name not in inputs:
+            # What a loop's body is fed was allocated by the loop, or by the round before, and is freed there.
+            if first.name in inputs:
+                live.upper = _AT_THE_END
+            elif live.buffer.size:
                 starting.setdefault(row.lower, []).append(live)
         for rows in starting.values():
             rows.sort(key=lambda live: place.get(live.tensor.name, 0))
@@ -213,12 +216,12 @@ class _Frame:
                 return self._ended.pop(position).buffer
         return None
 
-    def _inside(self, node: Node) -> list[Event]:
-        """What the bodies of a node ask for while it runs."""
+    def _inside(self, node: Node, made: Sequence[Event]) -> list[Event]:
+        """What the bodies of a node ask for while it runs, and the outputs that a loop makes at its end."""
         if not node.subgraphs:
             return []
         # The bodies of If and Scan write into memory that these have taken for them.
-        loop = node.op_type == "Loop"
+        loop = node.op_type == _LOOP
         frames = [
             replace(
                 self, graph=g, fed=loop, uncounted=frozenset() if loop else frozenset(g.outputs), _ended=[]
@@ -227,7 +230,7 @@ class _Frame:
         ]
         if not loop:
             return max(frames, key=lambda events: Requests(tuple(events)).peak)
-        return _rounds(frames[0])
+        return _rounds(frames[0], made)
 
 
 def _scratch(node: Node, steps: Sequence[int], held: list[Buffer | None]) -> Iterator[Event]:
@@ -242,8 +245,10 @@ def _scratch(node: Node, steps: Sequence[int], held: list[Buffer | None]) -> Ite
             yield Event(old, freed=True)
 
 
-def _rounds(body: Sequence[Event]) -> list[Event]:
-    """A loop's body a few times: what a round hands on is freed when the next has handed on its own."""
+def _rounds(body: Sequence[Event], made: Sequence[Event]) -> list[Event]:
+    """A loop's body a few times: what a round hands on is freed when the next has handed on its own, or when it has
+    been copied into what the loop makes.
+    """
     events: list[Event] = []
     handed: list[Buffer] = []
     for _ in range(_ROUNDS):
@@ -253,7 +258,7 @@ def _rounds(body: Sequence[Event]) -> list[Event]:
             events.append(Event(buffer, event.freed))
         events += [Event(buffer, freed=True) for buffer in handed]
         handed = [copy for original, copy in fresh.items() if original.kind == "output"]
-    return events + [Event(buffer, freed=True) for buffer in handed]
+    return [*events, *made, *(Event(buffer, freed=True) for buffer in handed)]
 
 
 def _ending(node: Node, holding: dict[str, _Live], step: int) -> Iterable[_Live]:

@@ -6,6 +6,7 @@ A budget in bytes is met by the search with the least extra work that does; more
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from onnxmem.rewriting.rewriting import EXTRA_WORK, Rewriting
 from onnxmem.rewriting.search import search
@@ -16,6 +17,7 @@ LADDER = (0.02, 0.05, EXTRA_WORK, 0.25, 0.5, 1.0, 4.0)
 _ENDS = (0.02, EXTRA_WORK, 0.5, LADDER[-1])
 """With so much each, the least there is; stops lie between."""
 _BETWEEN = 4
+_STRAIN = 0.75
 _WORTH = 0.98
 """A stop that needs more than this of what the one before it does is none."""
 OnSearch = Callable[[int, int], None]
@@ -29,13 +31,23 @@ def steps_to(most: float) -> list[float]:
 
 def within(graph: StaticGraph, budget: int, *, most: float = LADDER[-1], time_limit: float) -> Rewriting:
     """The rewriting that meets a budget with the least extra work; if none does, the one that needs least."""
-    least: Rewriting | None = None
-    for extra_work in steps_to(most):
-        found = search(graph, extra_work=extra_work, budget=budget, time_limit=time_limit)
-        least = found if least is None or found.after < least.after else least
-        if found.after <= budget:
+
+    @cache
+    def at(extra_work: float, budget: int = budget) -> Rewriting:
+        return search(graph, extra_work=extra_work, budget=budget, time_limit=time_limit)
+
+    steps, tried = steps_to(most), list[Rewriting]()
+    for extra_work in steps:
+        tried.append(at(extra_work))
+        if tried[-1].after <= budget:
+            return tried[-1]
+        # Where twice as much work changes nothing, and all of it neither, what lies between does not.
+        if len(tried) == 2 and _costs(tried[0]) == _costs(tried[1]) == _costs(at(steps[-1])):
             break
-    assert least is not None
+    least = min(tried, key=lambda each: each.after)
+    # For a budget that is far away a search does not strain itself: it is asked for a little less, and again.
+    while (asked := int(_STRAIN * least.after)) > budget and (found := at(steps[-1], asked)).after < least.after:
+        least = found
     return least
 
 
@@ -72,6 +84,10 @@ def cheapest(found: Sequence[Rewriting]) -> tuple[Rewriting, ...]:
     return tuple(chosen)
 
 
+def _costs(rewriting: Rewriting) -> tuple[int, float, int]:
+    return rewriting.after, rewriting.extra_work, rewriting.added_nodes
+
+
 def _beats(one: Rewriting, other: Rewriting) -> bool:
-    mine, theirs = ((each.after, each.extra_work, each.added_nodes) for each in (one, other))
+    mine, theirs = _costs(one), _costs(other)
     return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))

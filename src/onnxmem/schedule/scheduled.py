@@ -37,6 +37,8 @@ class Question:
     order: str = "ort-default"
     rules: Rules = field(default_factory=Rules)
     alignment: int = ALIGNMENT
+    device: int | None = None
+    """The number of a CUDA device that it would run on; None: the CPU."""
     time_limit: float = 20.0
     """Seconds for the whole answer."""
     seed: int = 0
@@ -117,5 +119,6 @@ def graph_of(model: Model, question: Question, bindings: Mapping[str, int], dead
         level=question.level,
         fix_dims=question.fix_dims,
         numbered=question.order in ("ort-priority", "best"),
+        device=question.device,
         time_limit=deadline.left,
     )

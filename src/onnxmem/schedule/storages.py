@@ -98,7 +98,7 @@ def _aliases(graph: Graph) -> dict[str, str]:
     root: dict[str, str] = {}
     outputs = set(graph.outputs)
     for node in graph.nodes:
-        position = aliased_input(node)
+        position = aliased_input(node, on_cuda=graph.on_cuda and not node.on_host)
         # What is handed to the caller must be a tensor of its own, so a view that is an output is copied.
         if position is not None and node.inputs and node.inputs[position] and node.outputs[0] not in outputs:
             root[node.outputs[0]] = node.inputs[position]
@@ -124,7 +124,7 @@ def same_size(before: Tensor, after: Tensor, graph: Graph) -> bool:
 def _overwrites(
     node: Node, graph: Graph, root: dict[str, str], index_of: dict[str, int]
 ) -> tuple[tuple[int, int], ...]:
-    position = overwritten_input(node)
+    position = overwritten_input(node, on_cuda=graph.on_cuda and not node.on_host)
     if position is None or position >= len(node.inputs) or not node.inputs[position]:
         return ()
     source, target = node.inputs[position], node.outputs[0]

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import onnxruntime
+
 from onnxmem.errors import RuntimeUnsupported, UsageError
 from onnxmem.session.modes import CPU, CPU_PROVIDERS, CUDA, Mode, check_mode, find_mode
 
@@ -72,6 +74,12 @@ def only_cpu(providers: Any, what: str, hint: str = "load the .onnx file instead
         if name not in CPU_PROVIDERS:
             raise RuntimeUnsupported(f"{what} is for {CPU}, not for {name}", hint=hint)
     return [CPU]
+
+
+def asks_for_cuda(providers: Any) -> bool:
+    """Whether these providers are a GPU's, and this ONNX Runtime has them."""
+    names = [provider if isinstance(provider, str) else provider[0] for provider in providers or ()]
+    return CUDA in names and CUDA in onnxruntime.get_available_providers()
 
 
 def refuse_fallback(loaded: Iterable[str]) -> None:

@@ -65,11 +65,20 @@ class Chunks:
     """The budget of a session, and how it keeps to it."""
 
     def __init__(
-        self, budget: int, batch: Batch | Unknown, planner: Planner, threads: int, *, strict: bool = True
+        self,
+        budget: int,
+        batch: Batch | Unknown,
+        planner: Planner,
+        threads: int,
+        *,
+        strict: bool = True,
+        exact: bool = True,
     ) -> None:
-        """Without `strict`, what cannot be run within the budget is run all the same."""
+        """Without `strict`, what cannot be run within the budget is run all the same; without `exact`, parts need not
+        give the same bits.
+        """
         self.budget = budget
-        self.strict = strict
+        self.strict, self.exact = strict, exact
         self.batch = batch
         self._planner, self._threads = planner, threads
         self._learned: dict[Any, Learned] = {}
@@ -122,7 +131,8 @@ class Chunks:
         assert isinstance(self.batch, Batch)
         key = (rows, dims[ROWS])
         if key not in learned.exact:
-            learned.exact[key] = rows == dims[ROWS] or not self.batch.differs(dims, rows, self._threads)
+            same = not self.exact or rows == dims[ROWS]
+            learned.exact[key] = same or not self.batch.differs(dims, rows, self._threads)
         return learned.exact[key]
 
     # All at once.
@@ -164,11 +174,11 @@ class Chunks:
     ) -> list[Any]:
         done, parts, largest = 0, 0, 0
         while done < dims[ROWS]:
-            part = self._next(learned, dims, done, outputs.bytes)
+            part = self._next(learned, dims, done, self._beside(outputs))
             self._run_part(session, feeds, run_options, part, learned, outputs)
             done, parts, largest = part.start + part.rows, parts + 1, max(largest, part.rows)
             if learned.peaks:
-                self._refuse(learned, dims, outputs.bytes)
+                self._refuse(learned, dims, self._beside(outputs))
         if parts == 1:
             return outputs.finished()
         peak = max((peak for rows, peak in learned.peaks.items() if rows <= largest), default=0)
@@ -180,10 +190,14 @@ class Chunks:
                 rows=dims[ROWS],
                 rows_at_once=largest,
                 parts=parts,
-                needed=peak + outputs.bytes,
+                needed=peak + self._beside(outputs),
                 runs=1 + (before.runs if before else 0),
             )
         return outputs.finished()
+
+    def _beside(self, outputs: Outputs) -> int:
+        """What lies beside the arena in the memory that the budget is of: those of a device are on the host."""
+        return outputs.bytes if self._planner.device is None else 0
 
     def _refuse(self, learned: Learned, dims: Mapping[str, int], output_bytes: int) -> None:
         """Raise BudgetExceeded if even the smallest part takes too much."""

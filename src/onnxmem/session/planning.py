@@ -33,6 +33,9 @@ class PlanningOptions:
     """Whether operators may write over an input that dies, where their kernels allow it; by default yes."""
     budget: int | str | None = None
     """The most that a call of `run` may take, its outputs included, as in "64MiB": larger batches are run in parts."""
+    exact: bool | None = None
+    """Whether a batch is run in parts, or a model in tiles, only where that gives the same bits, as it does by default.
+    Without, parts may be rounded otherwise, which those on a GPU are."""
     keep_plans: bool | None = None
     """Whether plans are kept in the user's cache folder, for later processes; by default yes, unless the environment
     variable ONNXMEM_KEEP_PLANS is 0."""

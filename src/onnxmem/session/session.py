@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
-from onnxmem.session.choosing import PLANNED, check_spelling, choose, is_planned, known_of, only_cpu
+from onnxmem.session.choosing import PLANNED, asks_for_cuda, check_spelling, choose, is_planned, known_of, only_cpu
 from onnxmem.session.modes import CUDA, DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
 from onnxmem.session.options import WATCHED, applied, apply, entries
 from onnxmem.session.planning import PlanningOptions
@@ -46,7 +46,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     of SessionOptions) and `config` (its entries). `package` is the package, if there is one.
 
     With `tile`, a model with fixed input shapes runs from a package with tiles (see `onnxmem.pack`), which is made the
-    first time and kept in the user's cache folder: that takes a while, and the disk space of the weights.
+    first time and kept in the user's cache folder: that takes a while, and the disk space of the weights. On a GPU it
+    is rewritten in this process, if `exact=False` allows pieces that are rounded otherwise.
 
     `planning` says how runs are planned; its fields may be given as keywords of their own instead, and are explained
     there: `onnxmem.PlanningOptions`.
@@ -72,6 +73,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         huge_pages: bool | None = None,
         sharing: bool | None = None,
         budget: int | str | None = None,
+        exact: bool | None = None,
         keep_plans: bool | None = None,
         debug: bool | None = None,
         **kwargs: Any,
@@ -85,8 +87,14 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
             if not is_planned(mode):
                 raise UsageError(f"tile=True is for planned runs, and mode '{mode}' does not plan")
-            only_cpu(providers, "tile=True", "leave tile= out")
-            path_or_bytes = tiled_package(path_or_bytes)
+            if exact is False and asks_for_cuda(providers):
+                from onnxmem.session.device_tiles import HOW, tiled_for  # noqa: PLC0415  it needs what parses models
+
+                path_or_bytes = tiled_for(path_or_bytes, providers)
+                settings, config = {**HOW[0], **(settings or {})}, {**HOW[1], **(config or {})}
+            else:
+                only_cpu(providers, "tile=True", "exact=False allows pieces that are rounded otherwise")
+                path_or_bytes = tiled_package(path_or_bytes)
         self.package, self._mode = choose(path_or_bytes, mode)
         self._options_are_ours = sess_options is None
         self._options = onnxruntime.SessionOptions() if sess_options is None else sess_options
@@ -336,16 +344,17 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _within_budget(self, budget: int, *, packed: bool, strict: bool) -> Chunks:
         """What keeps runs to the budget."""
-        why = self._unplanned
-        if self._planner is not None and self._planner.device is not None:
-            why = "which parts of a batch give the same bits is known of the CPU's kernels only"
-        if self._planner is None or why:
-            raise RuntimeUnsupported(f"a budget cannot be kept: {why}", hint="leave budget= out")
+        exact = self._planning.exact is not False
+        if self._planner is None:
+            raise RuntimeUnsupported(f"a budget cannot be kept: {self._unplanned}", hint="leave budget= out")
+        if self._planner.device is not None and exact:
+            why = "on a GPU the parts of a batch may be rounded otherwise than all of it"
+            raise RuntimeUnsupported(f"a budget cannot be kept: {why}", hint="exact=False allows that")
         from onnxmem.session.chunks import Chunks, batch_of  # noqa: PLC0415  it needs what parses models
 
         threads = self._options.intra_op_num_threads or len(os.sched_getaffinity(0))
         batch = self._chunks.batch if self._chunks else batch_of(self._model, packed=packed)
-        return Chunks(budget, batch, self._planner, threads, strict=strict)
+        return Chunks(budget, batch, self._planner, threads, strict=strict, exact=exact)
 
     def _plan(self, providers: Any, provider_options: Any, while_made: ExitStack) -> Planner | None:
         """A planner, with its allocator in place while the session is made; None, and a warning, if it cannot be."""

@@ -15,7 +15,7 @@ import onnxruntime
 
 from onnxmem.documents import Record
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
-from onnxmem.folders import cache_folder
+from onnxmem.folders import private_cache
 from onnxmem.model.bindings import free_dimensions, input_shapes
 from onnxmem.model.load import load_proto
 from onnxmem.process.child import run_child
@@ -60,7 +60,8 @@ def tiled_package(model: str | bytes | os.PathLike[str]) -> Path:
 def _folder(model: Path) -> Path:
     facts = [_FORMAT, str(model.absolute()), onnxruntime.__version__, this_cpu().document()]
     name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-    return cache_folder() / f"tiled-{model.stem}-{name}"
+    # A package that somebody else has put there would be run.
+    return private_cache() / f"tiled-{model.stem}-{name}"
 
 
 def _is_fresh(folder: Path, model: Path) -> bool:
@@ -75,12 +76,6 @@ def _is_fresh(folder: Path, model: Path) -> bool:
 
 
 def _make(model: Path, folder: Path) -> None:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write '{folder.parent}': {error.strerror}", hint="set XDG_CACHE_HOME to a folder that can be"
-        ) from error
     ended = run_child("onnxmem.packing.cached", CacheTask(model.absolute(), folder))
     if ended.code:
         raise ModelError(f"'{model.name}' cannot be tiled: {ended.last_line}")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxmem.measurement import probes, smaps
+from onnxmem.measurement.device import Gpu
 from onnxmem.measurement.feeds import Fed
 from onnxmem.measurement.measure import with_hint
 from onnxmem.measurement.probes import Reading
@@ -75,6 +76,9 @@ class Gathering:
         self._abandoned = False
         self._members = [_Member(task, files) for task, files in tasks]
         self._seen: dict[int, tuple[Reading, Bytes]] = {}
+        device = next((task.device for task, _ in tasks), None)
+        self._gpu = None if device is None else Gpu(device)
+        self._there: dict[int, Bytes] = {}
 
     def run(self, on_hold: OnHold | None = None) -> tuple[Worker | str, ...]:
         """Bring all of them to the point where they wait, look, and let them go: what was seen, or what went wrong."""
@@ -88,6 +92,8 @@ class Gathering:
                 member.arrived.wait()
             # All readings in a row: PSS depends on who else has a page.
             self._seen = {m.pid: (probes.read(m.pid), _model_pss(m)) for m in self._members if m.waiting and m.pid}
+            if self._gpu is not None:
+                self._there = dict(zip(self._seen, self._gpu.shares(tuple(self._seen)), strict=True))
             if on_hold and self._seen:
                 on_hold(tuple(self._seen))
         except BaseException:
@@ -164,6 +170,7 @@ class Gathering:
             first_run=member.trial.first_run or 0.0,
             latencies=member.trial.latencies,
             outputs=",".join(sorted(set(member.trial.outputs))),
+            device=self._there.get(member.pid),
         )
 
 

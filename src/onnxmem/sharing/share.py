@@ -12,6 +12,7 @@ from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
+from onnxmem.measurement.device import HOST, check_device
 from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measure import worker_task
 from onnxmem.measurement.protocol import SavedFeeds, Task
@@ -27,6 +28,7 @@ from onnxmem.sharing.sharing import BASELINES, Cold, Group, Latency, Sharing, Wo
 from onnxmem.unknown import Unknown
 
 ONNX_MODES = ("stock", "external", "mapped", "prepacked")
+DEVICE_MODES = ("stock", "tuned", "planned")
 ORT_MODES = ("ort", "ort-mapped", "ort-mapped-packed")
 
 # Runs in a row before it is another's turn.
@@ -57,6 +59,7 @@ def share(
     seed: int = 0,
     runs: int = 10,
     threads: int | None = None,
+    device: str = HOST,
     options: Mapping[str, Setting] | None = None,
     config: Mapping[str, str] | None = None,
     time_limit: float = 3600.0,
@@ -69,16 +72,18 @@ def share(
 
     `runs` is the number of rounds in which the modes take turns to be timed. With more `iterations` every group is
     made again and rounds are added. With `cold`, one more process of each mode loads with the page cache emptied of
-    the model. `on_hold(pids)` is called while a group is alive.
+    the model. `on_hold(pids)` is called while a group is alive. On another `device` (`cuda`, `cuda:1`) each process has
+    weights of its own there, and what all of them take on it is in the result, too.
     """
     source = Path(model)
     scenario = Scenario.of(locals())
+    check_device(device)
     # Whoever looks at groups has all the time there is.
     deadline = Deadline(time_limit if on_hold is None else _FOREVER)
     counts = _counts(workers)
     if iterations < 1:
         raise UsageError(f"iterations must be at least 1; it is {iterations}")
-    chosen = _modes(source, modes)
+    chosen = _modes(source, modes, device)
 
     def say(stage: str) -> None:
         if on_progress:
@@ -107,6 +112,7 @@ def share(
         fed=feeds.described(),
         groups=tuple(groups),
         latencies=latencies,
+        device=device,
     )
 
 
@@ -117,9 +123,11 @@ def _counts(workers: Sequence[int]) -> tuple[int, ...]:
     return counts
 
 
-def _modes(source: Path, names: Sequence[str] | None) -> tuple[Mode, ...]:
+def _modes(source: Path, names: Sequence[str] | None, device: str) -> tuple[Mode, ...]:
     if not names:
-        if is_package(source):
+        if device != HOST:
+            names = DEVICE_MODES
+        elif is_package(source):
             names = (mode_for(None, source),)
         else:
             names = ORT_MODES if source.suffix == ".ort" else ONNX_MODES

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from onnxmem.documents import Record, inlined, stored
+from onnxmem.measurement.device import HOST
 from onnxmem.measurement.feeds import Fed
 from onnxmem.result import Result
 from onnxmem.session.modes import find_mode
@@ -41,6 +42,8 @@ class Worker(Record):
     latencies: tuple[float, ...] = stored("latencies_seconds")
     """Of its steady runs."""
     outputs: str = stored("outputs_sha256")
+    device: Bytes | None = stored("device_bytes", default=None)
+    """What it takes on the device that it runs on; None if that is the CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,8 @@ class ModeFigures(Record):
     """Whether its outputs are the baseline's, bit for bit."""
     iterations: int
     failures: tuple[str, ...]
+    total_device: Bytes | None = stored("total_device_bytes", default=None)
+    """What the workers take together on the device that they run on; None if that is the CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +162,8 @@ class Sharing(Result):
     fed: Fed = inlined()
     groups: tuple[Group, ...]
     latencies: tuple[Latency, ...] = stored("latency")
+    device: str = HOST
+    """Where they ran."""
 
     @property
     def baseline(self) -> str | None:
@@ -173,11 +180,15 @@ class Sharing(Result):
         """Which of the measured modes to use: the least memory with equal outputs, then the least of all if lower."""
         most = max((group.count for group in self.groups), default=0)
         choices = [
-            Choice(each.mode, each.workers, each.total_pss, each.same_outputs is True)
+            Choice(each.mode, each.workers, total, each.same_outputs is True)
             for each in self.modes
-            if each.workers == most and isinstance(each.total_pss, int)
+            if each.workers == most and isinstance(total := self._counted(each), int)
         ]
         return recommend(choices, self.baseline)
+
+    def _counted(self, each: ModeFigures) -> Bytes | None:
+        """What modes are compared by: memory of the device that they run on."""
+        return each.total_pss if self.device == HOST else each.total_device
 
     def derived(self) -> Mapping[str, Any]:
         return {"baseline": self.baseline, "modes": self.modes, "recommendations": self.recommendations}
@@ -224,6 +235,7 @@ class Sharing(Result):
             same_outputs=combine(str.__eq__, group.outputs, base.outputs if base else missing),
             iterations=len(group.rounds),
             failures=group.failures,
+            total_device=None if self.device == HOST else group.figure("device", sum),
         )
 
 
@@ -236,7 +248,7 @@ class Choice(NamedTuple):
 
     mode: str
     workers: int
-    total_pss: int
+    total: int
     same_outputs: bool
     """Whether its outputs were those of the baseline, which are its own if there is none to compare with."""
 
@@ -260,15 +272,15 @@ def recommend(choices: Sequence[Choice], baseline: str | None) -> tuple[Recommen
     best = _least(equal) if equal else None
     least = _least(choices)
     found = [_recommended(best, before)] if best else []
-    if best is None or least.total_pss * _CLOSE < best.total_pss:
+    if best is None or least.total * _CLOSE < best.total:
         found.append(_least_of_all(least, before))
     return tuple(found)
 
 
 def _least(choices: Sequence[Choice]) -> Choice:
-    least = min(each.total_pss for each in choices)
-    near = [each for each in choices if each.total_pss <= least * _CLOSE]
-    return min(near, key=lambda each: (not find_mode(each.mode).exact, each.total_pss))
+    least = min(each.total for each in choices)
+    near = [each for each in choices if each.total <= least * _CLOSE]
+    return min(near, key=lambda each: (not find_mode(each.mode).exact, each.total))
 
 
 def _recommended(best: Choice, before: Choice | None) -> Recommendation:
@@ -285,11 +297,11 @@ def _least_of_all(least: Choice, before: Choice | None) -> Recommendation:
 
 def _takes(choice: Choice, before: Choice | None) -> str:
     who = "1 worker takes" if choice.workers == 1 else f"{choice.workers} workers together take"
-    takes = f"{who} {format_bytes(choice.total_pss)}"
-    if before is None or before.total_pss <= choice.total_pss:
+    takes = f"{who} {format_bytes(choice.total)}"
+    if before is None or before.total <= choice.total:
         return takes
-    saved = before.total_pss - choice.total_pss
-    return f"{takes}, {format_bytes(saved)} ({format_percent(saved / before.total_pss)}) less than {before.mode}"
+    saved = before.total - choice.total
+    return f"{takes}, {format_bytes(saved)} ({format_percent(saved / before.total)}) less than {before.mode}"
 
 
 def _made(choice: Choice, text: str) -> Recommendation:

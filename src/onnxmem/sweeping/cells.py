@@ -187,7 +187,7 @@ def _modes(verb: Verb, model: _Looked, group: Group) -> tuple[str, ...]:
     """The modes of the cells of one size; an error if the verb cannot be asked of this model in one of them."""
     settings = group.settings
     if settings.device != HOST and not verb.device_label:
-        raise UsageError(f"{verb.name} is about the CPU's memory, and not that of '{settings.device}'",
+        raise UsageError(f"in a sweep {verb.name} is about the CPU's memory, and not that of '{settings.device}'",
                          hint="leave it out for this model, or ask it without a device")  # fmt: skip
     if not verb.runs and (model.path.is_dir() or model.path.suffix == ".ort"):
         raise UsageError(f"{verb.name} reads .onnx files, and this is none", hint="leave it out for this model")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import time
 import uuid
 from collections import deque
@@ -151,7 +152,8 @@ class Cluster:
         return actor.remote(self._sweep, place if stage.runs else None, places, os.environ.get("OMP_NUM_THREADS"))
 
     def run(self, jobs: Sequence[Job], stage: Stage, on_start: OnStart) -> Answers:
-        most = max((node.room(stage, self._parallel) for node in self.nodes(stage)), default=0)
+        # While there is no node at all, nobody knows what the next will have.
+        most = max((node.room(stage, self._parallel) for node in self.nodes(stage)), default=sys.maxsize)
         for large in (job for job in jobs if job.memory > most):
             message = f"it is estimated to take {format_bytes(large.memory)}, and no place has more than"
             yield large, failure(NO_MEMORY, f"{message} {format_bytes(most)}", tries=0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TICK, _LOOK, _GRACE = 0.5, 3.0, 30.0
 _STARTS, _PATIENCE = 20, 120.0
-"""So many workers in a row that do not start, over so many seconds, are reason to give up."""
+"""So many workers in a row that do not start, over so many seconds, or so long no node at all: then it gives up."""
 
 
 @dataclass(eq=False)
@@ -63,7 +63,8 @@ class Slots:
         self._cluster, self._ray, self._stage, self._parallel = cluster, cluster.ray, stage, parallel
         self._needs = needs
         self._slots: dict[tuple[str, int], Slot] = {}
-        self._looked = 0.0
+        self._looked, self._seen = 0.0, time.monotonic()
+        """When nodes were asked for, and when there was one."""
         self._failed_starts: list[float] = []
         """When workers did not start, since one did."""
 
@@ -77,7 +78,7 @@ class Slots:
 
     @property
     def all_idle(self) -> bool:
-        return len(self.idle) == len(self._slots)
+        return bool(self._slots) and len(self.idle) == len(self._slots)
 
     def refresh(self) -> None:
         """Fill all places of the nodes that are alive."""
@@ -85,7 +86,9 @@ class Slots:
             return
         self._looked = time.monotonic()
         nodes = self._cluster.nodes(self._stage)
-        if not nodes:
+        if nodes:
+            self._seen = time.monotonic()
+        elif time.monotonic() - self._seen > _PATIENCE:
             raise OnnxmemError("the cluster has no node left", hint="the same command goes on once it has")
         for node in nodes:
             memory = node.reserved(self._stage, self._parallel, self._needs)

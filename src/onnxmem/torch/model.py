@@ -12,6 +12,7 @@ import inspect
 import pickle
 import re
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,13 +124,17 @@ def read_weights(path: Path) -> Mapping[str, Any]:
 
 def _unpickled(path: Path) -> Any:
     """PyTorch's own message is a page about how to execute the file after all: that is not offered here."""
+    torch = import_torch()
     try:
-        return import_torch().load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "PytorchStreamReader" not in str(error):
-            raise  # too little memory, most of the time
+        with warnings.catch_warnings(action="ignore"):  # about protocols, which a damaged file has any of
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # its reader takes a file for good: what it stumbles over may be anything
+        if isinstance(error, MemoryError) or "allocate" in str(error):
+            raise ModelError(f"'{path.name}' asks for more memory than there is") from error
         code = re.search(r"(?:GLOBAL|global) ([\w.]+)", str(error))
-        if code:
+        if code and isinstance(error, pickle.UnpicklingError):
             why = f"it wants to call {code[1]}, and nothing in a file of weights is executed"
             raise ModelError(f"'{path.name}' holds more than weights: {why}; save model.state_dict()") from error
         raise ModelError(f"'{path.name}' is no file of weights that PyTorch wrote, or it is truncated") from error

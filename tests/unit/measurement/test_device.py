@@ -94,6 +94,19 @@ def test_a_process_that_is_not_listed_is_what_the_device_has_more(monkeypatch: p
     assert gpu.used(PID) == 500
 
 
+def test_several_processes_have_their_own_or_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes: dict[int, int | None] = {1: 3000}
+    nvml = play(monkeypatch, Nvml(lambda: processes))
+    gpu = Gpu(0)
+    processes |= {98: 500, 99: 700}  # by the numbers that they have outside of their container
+    assert gpu.shares([PID, PID + 1]) == [600, 600]
+    processes |= {PID: 400, PID + 1: 800}
+    assert gpu.shares([PID, PID + 1]) == [400, 800]
+    assert gpu.shares([]) == []
+    nvml.broken = "GPU is lost"
+    assert gpu.shares([PID]) == [Unknown("NVML does not tell: GPU is lost")]
+
+
 def test_a_gpu_that_is_lost_is_not_an_error_of_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = play(monkeypatch, Nvml(dict))
     gpu = Gpu(0)

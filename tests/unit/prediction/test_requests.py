@@ -98,6 +98,34 @@ def test_a_package_is_not_put_into_another_order_once_more() -> None:
     assert replace(package, loaded_as="").packaged_runs.first.peak != source.packaged_runs.first.peak
 
 
+def test_what_a_loop_hands_to_its_body_is_not_freed_in_there(tmp_path: Path) -> None:
+    """The body reads what it is handed for the last time in its middle, and makes what the next round is handed."""
+
+    def value(name: str, kind: int = TensorProto.FLOAT, shape: tuple[int, ...] = (64, 64)) -> ValueInfoProto:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a"]),
+            helper.make_node("MatMul", ["a", "w"], ["next"]),
+            helper.make_node("Identity", ["on"], ["still"]),
+        ],
+        "body",
+        [value("turn", TensorProto.INT64, ()), value("on", TensorProto.BOOL, ()), value("x")],
+        [value("still", TensorProto.BOOL, ()), value("next")],
+    )
+    nodes = [helper.make_node("Loop", ["turns", "yes", "image"], ["y"], body=body)]
+    constants = {"w": WEIGHTS, "turns": np.array(3), "yes": np.array(True)}
+    path = saved(model_of(nodes, {"image": [64, 64]}, ["y"], constants, opset=13), tmp_path)
+    subject = Subject.of(Model.open(path), Question(), threads=1)
+    for runs in (subject.stock_runs, subject.plain_runs):
+        for run in (runs.first, runs.later):
+            taken = [id(event.buffer) for event in run if not event.freed]
+            assert {id(event.buffer) for event in run if event.freed} <= set(taken)
+    trace = record(str(path), {"image": np.ones((64, 64), np.float32)}, session_options("all"))
+    assert subject.plain_runs.first.peak == pytest.approx(trace.problem(outputs=True).lower_bound, abs=256)
+
+
 def test_a_loop_does_not_free_what_its_body_is_fed(tmp_path: Path) -> None:
     model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
         loops (float[4] x, int64 count) => (float[4] y) {

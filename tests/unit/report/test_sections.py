@@ -240,3 +240,46 @@ def test_a_damaged_result_is_refused_in_a_sentence(row: Any) -> None:
     for render in (render_html, render_text):
         with pytest.raises(UsageError, match="this is no result of 'onnxmem plan'"):
             render(make_report([damaged]))
+
+
+def _text(document: dict[str, Any]) -> str:
+    return " ".join(render_text(make_report([document])).split())
+
+
+def test_an_estimate_for_a_gpu_begins_with_what_it_takes_there() -> None:
+    def forecast(mode: str, grown: int, most: int) -> dict[str, Any]:
+        parts: list[Any] = [
+            {"name": "context", "bytes": 400 * samples.MIB},
+            {"name": "weights", "bytes": 100 * samples.MIB},
+        ]
+        parts += [
+            {"name": "libraries", "bytes": 80 * samples.MIB},
+            {"name": "activations", "bytes": grown - 80 * samples.MIB},
+        ]
+        steady = 500 * samples.MIB + grown
+        sizes = {"loaded_bytes": 500 * samples.MIB, "run_growth_bytes": grown, "steady_bytes": steady}
+        return {"mode": mode, **sizes, "least_steady_bytes": steady, "most_steady_bytes": most, "parts": parts}
+
+    base = {"device": "NVIDIA Played, driver 1", "context": 400 * samples.MIB, "libraries": 80 * samples.MIB}
+    modes = [
+        forecast("stock", 900 * samples.MIB, 1500 * samples.MIB),
+        forecast("planned", 300 * samples.MIB, 800 * samples.MIB),
+    ]
+    there = {"base": base, "modes": modes, "bound_bytes": 210 * samples.MIB, "not_asked": ["Conv→<b>: it does not run"]}
+    text = _text({**samples.estimate(), "processes": None, "device": there})
+    assert "On the GPU the process will take 1.4 GiB as ONNX Runtime comes, 800.0 MiB planned." in text
+    assert "on the GPU, planned 800.0 MiB of which runs add 300.0 MiB" in text
+    assert "alive at once there 210.0 MiB kernels' scratch too; NVIDIA Played, driver 1" in text
+    assert "possible are stock 1.4 GiB to 1.5 GiB." in text
+    assert "1 node gave no answer, whose scratch is missing" in text
+    unknown = {**samples.estimate(), "processes": None, "device": None, "unknown": {"device": "there is none"}}
+    assert "What it takes on the GPU is not known: there is none." in _text(unknown)
+
+
+def test_workers_on_a_gpu_are_compared_by_what_they_take_there() -> None:
+    document = samples.share()
+    for group, size in zip(document["modes"], range(1000, 9000, 1000), strict=False):
+        group["total_device_bytes"] = size * samples.MIB
+    text = _text({**document, "device": "cuda"})
+    assert "on the GPU" in text
+    assert "1000.0 MiB" in text

@@ -126,6 +126,19 @@ def test_few_rows_that_would_be_computed_differently_are_computed_with_others() 
     assert (batch.rows_at_once, batch.parts) == (2, 2)
 
 
+def test_parts_that_may_be_rounded_otherwise_are_taken_if_that_is_allowed() -> None:
+    proto = model("m = ReduceMean(x, a) y = Sub(x, m)", "float[n, 40, 16] x", a=np.array([1]))
+    fed = feeds(proto, n=3)
+    tight = 3 * 40 * 64 + 70
+    with pytest.raises(BudgetExceeded):
+        budgeted(proto, tight).run(None, fed)
+    limited = budgeted(proto, tight, exact=False)
+    (got,), (expected,) = limited.run(None, fed), session(proto).run(None, fed)
+    assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
+    (batch,) = limited.memory.batches
+    assert (batch.rows_at_once, batch.parts) == (1, 3)
+
+
 def test_outputs_of_every_kind_come_out() -> None:
     proto = model(
         "a = MatMul(x, w) b = Relu(a) y = MatMul(b, v) t = Transpose<perm = [1, 0, 2]>(y) i = ArgMax<axis = 2>(y) "

@@ -13,6 +13,8 @@ from onnxmem.units import format_count
 _INPUTS = 4
 # Options of one verb that the next one needs too, so that both are about the same run.
 _KEPT = ("--shape", "--dim", "--inputs", "--range")
+MEASURED = (*_KEPT, "--device")
+"""The same for what can be measured on a GPU, too."""
 
 
 Show = Callable[[Document, str], Cell]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from onnxmem.measurement.device import HOST
 from onnxmem.report.cells import Document, count, known, number, seconds, size, times, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import Columns, about_inputs, about_machine, command, figures, model
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
+_THERE = "total_device_bytes"
 PAIRED = "Latency is compared by the median of the ratios in each turn, not by the ratio of the medians."
 
 
@@ -40,6 +42,9 @@ def _summary(document: Document, last: list[Document], best: Document | None, st
     text = f"{workers} {take} {known(shown, 'total_pss_bytes')} {words(shown['mode'], 30)}"
     if stock is None or stock is shown:
         return f"{text} (sum of PSS)."
+    if _on_gpu(document):
+        ours, theirs = known(shown, _THERE), known(stock, _THERE)
+        return f"{workers} {take} {ours} on the GPU {words(shown['mode'], 30)}, {theirs} stock."
     ours, theirs = shown["total_pss_bytes"], stock["total_pss_bytes"]
     less = f"{format_percent(1 - ours / theirs)} less" if ours <= theirs else f"{format_times(ours / theirs)} as much"
     return f"{text}, {format_bytes(theirs)} {words(stock['mode'], 30)} (sum of PSS, {less})."
@@ -51,6 +56,9 @@ def _facts(last: list[Document], best: Document | None, stock: Document | None) 
         found = next(each for each in last if each["mode"] == group)
         workers = format_count(found["workers"], "worker")
         facts.append(Fact(f"together, {words(group, 30)}", size(found, "total_pss_bytes"), f"sum of PSS, {workers}"))
+        if found.get(_THERE) is not None:
+            there = f"all of them; {workers}"
+            facts.append(Fact(f"on the GPU, {words(group, 30)}", size(found, _THERE), there))
     shown = best or stock
     if shown is not None:
         facts.append(Fact("one more worker", size(shown, "per_worker_uss_bytes"), f"USS, {words(shown['mode'], 30)}"))
@@ -65,7 +73,8 @@ def _actions(document: Document, best: Document | None, stock: Document | None) 
     for each in document.get("recommendations") or ():
         mode = words(each["mode"], 30)
         text = f"{words(each['text'], 400)} Trade-off: {words(each['trade_off'])}. Avoid if {words(each['avoid_if'])}."
-        do = command(document, "pack", "--mode", mode, "-o", "package") if mode != document.get("baseline") else ""
+        packed = mode != document.get("baseline") and not _on_gpu(document)  # packages are for the CPU
+        do = command(document, "pack", "--mode", mode, "-o", "package") if packed else ""
         actions.append(Action(text, command=do))
     return tuple(actions)
 
@@ -83,6 +92,7 @@ def _charts(groups: list[Document], document: Document) -> tuple[Chart, ...]:
 def _memory(document: Document) -> list[Table]:
     groups = document["modes"]
     columns: Columns = (
+        *([("on the GPU", _THERE, size)] if _on_gpu(document) else []),
         ("total PSS", "total_pss_bytes", size),
         (_base(document), "of_baseline", times),
         ("of least", "of_floor", times),
@@ -96,6 +106,10 @@ def _memory(document: Document) -> list[Table]:
               [group for group in groups if group["workers"] == workers])
         for workers in dict.fromkeys(group["workers"] for group in groups)
     ]  # fmt: skip
+
+
+def _on_gpu(document: Document) -> bool:
+    return bool(document.get("device", HOST) != HOST)
 
 
 def _loading(document: Document) -> Table:

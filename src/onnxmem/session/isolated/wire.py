@@ -88,7 +88,9 @@ def write(target: Bytes, offset: int, array: npt.NDArray[Any]) -> None:
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("onnxmem", os.MFD_CLOEXEC)
+        descriptor = os.memfd_create("onnxmem", os.MFD_CLOEXEC)
+        os.fchmod(descriptor, 0o600)  # it has no name, but whoever may look at the process's descriptors can open it
+        return descriptor
     if os.name != "posix":
         raise RuntimeUnsupported("isolated sessions need a POSIX system: memory is shared by passing file descriptors")
     with tempfile.TemporaryFile(prefix="onnxmem-") as file:

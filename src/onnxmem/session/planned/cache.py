@@ -61,7 +61,8 @@ def write(name: str, content: bytes) -> None:
     if len(content) > _LARGEST // 2:
         return
     with suppress(OSError):
-        os.makedirs(parent, mode=0o700, exist_ok=True)  # noqa: PTH103
+        for folder in (user_cache(), parent):  # one at a time: those above get the usual mode
+            os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         temporary = f"{parent}/{_UNFINISHED}{os.urandom(8).hex()}"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

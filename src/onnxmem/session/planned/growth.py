@@ -42,7 +42,9 @@ class Learned:
             if np.array_equal(first.lowers, second.lowers) and np.array_equal(first.uppers, second.uppers):
                 growth, rest = np.divmod(second.sizes - first.sizes, more - few)
                 sizes = first.sizes + growth * (rows - few)
-                return None if rest.any() or (sizes <= 0).any() else Trace(sizes, first.lowers, first.uppers)
+                if rest.any() or (sizes <= 0).any():
+                    return None
+                return Trace(sizes, first.lowers, first.uppers, alignment=first.alignment)
         return None
 
     def at_most(self, rows: int) -> int:

@@ -69,6 +69,8 @@ class KeptPlans:
             self._misses[key] = misses
             columns = np.split(numbers[_HEAD:], [rows, 2 * rows, 3 * rows, 4 * rows])
             trace = Trace(*columns[:3])
+            if not trace.is_possible:
+                return None
             if rows and agreed:
                 plan = _checked(trace, columns[3], columns[4].reshape(-1, 2), bound, bool(improvable))
                 self._agreed[key] = plan is not None

@@ -60,6 +60,17 @@ class Trace(Record):
         """Sizes, lowers and uppers."""
         return self.sizes, self.lowers, self.uppers
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether its numbers can be those of a run: every step is a call, and a buffer has two at most."""
+        if len({column.shape for column in self.columns}) > 1 or self.sizes.ndim != 1:
+            return False
+        last, largest = 2 * len(self), np.iinfo(np.int64).max // max(1, 2 * len(self))
+        times = np.concatenate([self.lowers, self.uppers])
+        return bool(
+            np.all((times >= OUTLIVES) & (times < last)) and np.all((self.sizes >= 0) & (self.sizes <= largest))
+        )
+
     @cached_property
     def steps(self) -> int:
         """How many calls there were."""
@@ -152,9 +163,12 @@ class Trace(Record):
             alignment = document.get("alignment", ALIGNMENT)
             if alignment not in (ALIGNMENT, DEVICE_ALIGNMENT):
                 raise ValueError(f"no memory is aligned to {alignment!r} bytes")
-            return cls(*columns, alignment=alignment)
+            trace = cls(*columns, alignment=alignment)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"this is not a trace: {error}") from error
+        if not trace.is_possible:
+            raise PlanError("this is not a trace: it has more steps than calls, or buffers of no size")
+        return trace
 
 
 def record(

@@ -12,6 +12,8 @@ import onnxruntime
 import pytest
 
 from onnxmem import InferenceSession
+from onnxmem.errors import PlanError
+from onnxmem.session.planned import cache
 from onnxmem.session.planned import kept as kept_module
 from onnxmem.session.planned.kept import KeptPlans
 from onnxmem.session.planned.pairs import NOTHING, Sharing, Trust
@@ -250,3 +252,30 @@ def test_what_depends_on_the_data_shares_nothing_unproven(plans: Path) -> None:
     kept.write(key, follow(trace, apart), apart, NOTHING, searched=True)
     found = kept.read(key)
     assert found is not None and not found.placement.improvable
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lowers", "uppers"),
+    [
+        ([64, 64], [0, 1], [2**62, 3]),  # who asks what is alive at each of its steps would run out of memory
+        ([64, 64], [0, 2**62], [1, -1]),
+        ([64, 64], [0, -(2**62)], [1, 2]),
+        ([64, -64], [0, 1], [2, 3]),
+        ([2**62, 2**62], [0, 1], [2, 3]),  # together they are less than nothing
+        ([64], [0, 1], [2, 3]),
+    ],
+)
+def test_a_trace_that_cannot_be_is_not_followed(
+    plans: Path, sizes: list[int], lowers: list[int], uppers: list[int]
+) -> None:
+    columns = tuple(np.array(column, np.int64) for column in (sizes, lowers, uppers))
+    assert not Trace(*columns).is_possible
+    with pytest.raises(PlanError, match="this is not a trace"):
+        Trace.from_document({"sizes": sizes, "lowers": lowers, "uppers": uppers})
+    key = RunKey((("x", (1,)),), (), ())
+    head = [1, 0, 1, 0, 0, len(sizes), 1]
+    offsets, pairs = [0] * len(sizes), [0, 1]
+    numbers = np.array([*head, *sizes, *lowers, *uppers, *offsets, *pairs], np.int64)
+    kept_plans = KeptPlans("model", steady=True)
+    cache.write(kept_plans._file(key), numbers.tobytes())
+    assert kept_plans.read(key) is None
