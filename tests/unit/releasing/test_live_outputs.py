@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections import namedtuple
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 
+from onnxmem.releasing import live_outputs as module
 from onnxmem.releasing.live_outputs import live_outputs
+
+
+class Kept(NamedTuple):
+    output: Any
+    more: Any
 
 
 def test_a_tuple_that_another_thread_is_filling_is_left_alone() -> None:
@@ -33,8 +38,6 @@ def test_a_tuple_that_another_thread_is_filling_is_left_alone() -> None:
     thread = threading.Thread(target=fill)
     thread.start()
     begun.wait(600)
-    from onnxmem.releasing import live_outputs as module  # noqa: PLC0415
-
     every = module._tracked()
     go_on.set()
     thread.join()
@@ -46,7 +49,7 @@ def test_a_tuple_that_another_thread_is_filling_is_left_alone() -> None:
     [
         lambda output: [(output,)],
         lambda output: [((output, []),)],  # tracked, and in another
-        lambda output: [namedtuple("Kept", "a b")(output, [])],
+        lambda output: [Kept(output, [])],
         lambda output: [{"a": ({"b": output},)}],
     ],
     ids=["tuple", "tuples", "named", "dicts"],
