@@ -107,8 +107,8 @@ def _use(model: bytes, failing: _Failing, number: int, unmaps: bool, planted: bo
     calls = failing.disarm()
     assert session is not None, "the session could not be opened a second time"
     if planted and outcome != "right":
-        held[0][1][0].flags.writeable = True
-        held[0][1][0].fill(1)  # as if somebody had been given its pages
+        turn, (first, *others) = held[0]
+        held[0] = turn, [first + 1, *others]  # as if somebody else had been given its pages
     while held:
         _look_at(*held.pop(), wanted)
     gc.collect()

@@ -55,6 +55,14 @@ def wrong(file: Path, place: str, value: object, allowed: str) -> UsageError:
     )
 
 
+def is_there(path: Path) -> bool:
+    """Whether a path that a file names exists; one that no file can have does not."""
+    try:
+        return path.exists()
+    except OSError:  # too long
+        return False
+
+
 def text(value: Any) -> str:
     """Some text."""
     if not isinstance(value, str) or not value:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +62,23 @@ def test_wrong_requests(model: Path, tmp_path: Path) -> None:
     convert(model, "ort", tmp_path / "x.ort")
     with pytest.raises(OnnxmemError):
         convert(tmp_path / "x.ort", "onnx", tmp_path / "y.onnx")
+
+
+@pytest.mark.parametrize("moment", ["os.link", "onnxmem.packing.convert._remove_weights"])
+def test_a_killed_conversion_leaves_the_old_model_or_the_new_one_and_the_next_one_clears(
+    model: Path, tmp_path: Path, moment: str
+) -> None:
+    """Weights have their name before their model has it, and the old ones go after: a process may end in between."""
+    convert(model, "external", tmp_path / "e.onnx")
+    module, name = moment.rsplit(".", 1)
+    code = (
+        f"import importlib, os, sys; setattr(importlib.import_module({module!r}), {name!r}, lambda *_: os._exit(9))\n"
+        "from onnxmem import convert\n"
+        "convert(sys.argv[1], 'external', sys.argv[2], force=True)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, model, tmp_path / "e.onnx"], check=False)
+    assert killed.returncode == 9 and len(list(tmp_path.glob("*.weights"))) == 2
+    assert np.array_equal(outputs(tmp_path / "e.onnx"), outputs(model))
+    convert(model, "external", tmp_path / "e.onnx", force=True)
+    assert len(os.listdir(tmp_path)) == 2
+    assert np.array_equal(outputs(tmp_path / "e.onnx"), outputs(model))

@@ -173,6 +173,24 @@ def test_a_killed_child_loses_its_calls_and_the_next_one_starts_another(session:
     assert session.pid not in (None, first) and not alive(first)
 
 
+def test_a_child_that_stops_answering_is_ended_when_its_time_is_over(session: IsolatedSession) -> None:
+    first = session.pid
+    assert first is not None and session._child is not None
+    os.kill(first, signal.SIGSTOP)
+    session._child._time_limit = 1.0  # only now: a busy machine may take longer to load a model
+    with pytest.raises(SessionLost, match="did not answer within 1 seconds and was ended"):
+        session.run(None, {"x": X})
+    assert not alive(first)
+    assert session.run(None, {"x": X})[0].shape == (3, 64)
+
+
+def test_a_time_limit_is_more_than_nothing(model: Path) -> None:
+    with pytest.raises(UsageError, match="more than 0 seconds"):
+        IsolatedSession(model, time_limit=0)
+    with IsolatedSession(model, time_limit=3600) as limited:
+        assert limited.run(None, {"x": X})[0].shape == (3, 64)
+
+
 def test_a_child_killed_in_the_middle_of_calls_fails_all_of_them(session: IsolatedSession) -> None:
     raised: list[BaseException] = []
     large = np.zeros((50000, 64), np.float32)

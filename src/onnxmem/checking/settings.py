@@ -27,6 +27,7 @@ from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.scenario_table import FEED_KEYS, MODE, MODES_KEY, RUN_KEYS
 from onnxmem.toml_tables import (
     Key,
+    is_there,
     number,
     one_of,
     one_or_more,
@@ -113,7 +114,7 @@ def _cases(file: Path, given: dict[str, Any], place: str) -> Iterable[Case]:
     if "model" not in given:
         raise UsageError(f"{file}: '{place}' has no 'model'", hint='for example: model = "models/detector.onnx"')
     model = file.parent / given.pop("model")
-    if not model.exists():
+    if not is_there(model):
         raise UsageError(f"{file}: '{place}.model' is '{model}', and there is no such file")
     budgets = given.pop("budget", None)
     modes = given.pop("mode", None) or (tuple(budgets) if isinstance(budgets, Mapping) else (None,))

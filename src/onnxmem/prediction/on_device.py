@@ -20,7 +20,7 @@ from onnxmem.documents import Record, stored
 from onnxmem.environment import read_environment
 from onnxmem.errors import OnnxmemError, RuntimeUnsupported
 from onnxmem.files import write_text
-from onnxmem.folders import cache_folder, temporary_folder
+from onnxmem.folders import cache_folder, private_cache, temporary_folder
 from onnxmem.measurement.device import Gpu
 from onnxmem.measurement.measure import measure
 from onnxmem.measurement.protocol import LOAD, STEADY_RUNS
@@ -278,6 +278,7 @@ def read_base(device: int) -> Base:
     facts = json.dumps([_FORMAT, name, read_environment().document()], sort_keys=True)
     path = cache_folder() / f"device-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
     with suppress(OSError, ValueError, OnnxmemError):
+        private_cache()  # or somebody else may have put it there
         return Base.from_document(json.loads(path.read_text()))
     with temporary_folder() as folder:
         model = folder / "tiny.onnx"
@@ -289,6 +290,6 @@ def read_base(device: int) -> Base:
         raise RuntimeUnsupported(f"what a process takes on the device could not be measured: {measured.verdict}")
     found = Base(device=name, context=max(0, loaded - _rounded(_TINY)), libraries=max(0, after - loaded))
     with suppress(OSError, OnnxmemError):  # a home that cannot be written to costs some seconds each time, no more
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_cache()
         write_text(path, json.dumps(found.document()))
     return found

@@ -60,7 +60,7 @@ def state_of(path: Path) -> FileState:
 
 def read_text(path: Path) -> bytes:
     """The content of a small file. Not of a pipe: opening one would wait for somebody who writes into it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):

@@ -105,7 +105,8 @@ def _look(path: Path, name: str, group: Group) -> _Looked:
         signature = read_signature(path)
         return _Looked(path, name, signature, content_hash(signature.files))
     except OnnxmemError as error:
-        raise UsageError(f"{_at(group)}{error}", hint=error.hint) from error
+        hint = f"name the models in it: '{path}/*.onnx'" if path.is_dir() and not error.hint else error.hint
+        raise UsageError(f"{_at(group)}{error}", hint=hint) from error
     except OSError as error:
         raise UsageError(f"{_at(group)}cannot read '{path}': {error.strerror}") from error
 

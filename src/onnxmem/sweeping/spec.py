@@ -22,7 +22,19 @@ from onnxmem.measurement.scenario_table import FEED_KEYS, MODES_KEY, RUN_KEYS
 from onnxmem.session.modes import find_mode
 from onnxmem.sweeping.cell import Settings
 from onnxmem.sweeping.verbs import VERBS, find_verb
-from onnxmem.toml_tables import Key, number, one_of, one_or_more, read_table, read_toml, size, table_of, tables, text
+from onnxmem.toml_tables import (
+    Key,
+    is_there,
+    number,
+    one_of,
+    one_or_more,
+    read_table,
+    read_toml,
+    size,
+    table_of,
+    tables,
+    text,
+)
 
 STORE = "sweep.sqlite"
 _VERBS = tuple(verb.name for verb in VERBS)
@@ -99,7 +111,7 @@ def expand(paths: Sequence[str], folder: Path, place: str = "") -> tuple[Path, .
     found: dict[Path, None] = {}
     for each in paths:
         plain = folder / each
-        if plain.exists() or not any(sign in each for sign in _PATTERN):
+        if is_there(plain) or not any(sign in each for sign in _PATTERN):
             matches = [plain]
         else:
             # A pattern of an absolute path is one of the root's.
@@ -109,7 +121,7 @@ def expand(paths: Sequence[str], folder: Path, place: str = "") -> tuple[Path, .
             except (ValueError, NotImplementedError, OSError) as error:
                 at = f"{place} is '{each}'," if place else f"'{each}' is"
                 raise UsageError(f"{at} no pattern of paths: {error}") from error
-        if not matches or not matches[0].exists():
+        if not matches or not is_there(matches[0]):
             at = f"{place} is '{each}', and" if place else f"cannot read '{each}':"
             raise UsageError(f"{at} there is no such file")
         found |= dict.fromkeys(matches)

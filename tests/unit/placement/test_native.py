@@ -133,3 +133,9 @@ SMALLEST_GAP = [
     Buffer(str(i), *row)
     for i, row in enumerate([(0, 2, 4), (2, 3, 2), (2, 4, 2), (0, 5, 1), (3, 5, 1), (3, 6, 1), (4, 6, 1), (5, 6, 3)])
 ]
+
+
+def test_a_plan_as_large_as_can_be_has_offsets() -> None:
+    largest = np.array([2**63 - 1], np.int64)
+    offsets, peak, bound = placement.place_at_once(np.array([0], np.int64), np.array([1], np.int64), largest)
+    assert (offsets.tolist(), peak, bound) == ([0], 2**63 - 1, 2**63 - 1)

@@ -91,6 +91,7 @@ def test_names_that_tell_models_apart(tmp_path: Path) -> None:
         ("models = 3", "'models' cannot be '3'", "[[models]]"),
         ('[[models]]\nverbs = "measure"', "'models[0]' has no 'path'", "path ="),
         ('[[models]]\npath = "no/*.onnx"', "there is no such file", ""),
+        (f'[[models]]\npath = "{"n" * 300}"', "there is no such file", ""),
         ('[[models]]\npath = "**x"', "'**x', no pattern of paths", ""),
         ('[[models]]\npath = "gone.onnx"', "'gone.onnx', and there is no such file", ""),
         ('[[models]]\npath = "a.onnx"\nmode = "stock"', "there is no key 'models[0].mode'", "did you mean 'modes'"),
@@ -104,6 +105,7 @@ def test_names_that_tell_models_apart(tmp_path: Path) -> None:
         ('[[models]]\npath = "a.onnx"\nthreads = 100000', "threads must be between 1 and", ""),
         ('[[models]]\npath = "a.onnx"\ntime_limit = 0', "'models[0].time_limit' cannot be '0'", "seconds"),
         ('[[models]]\npath = "spec.toml"', "spec.toml", ""),
+        ('[[models]]\npath = "."', "it is a folder", "/*.onnx"),
         ('[[models]]\npath = "a.onnx"\ndevice = "tpu"', "there is no device 'tpu'", "cuda:1"),
         (
             '[[models]]\npath = "a.onnx"\ndevice = "cuda"\nverbs = "share"',

@@ -95,6 +95,10 @@ class Gone(Exception):
     """The other side has closed its end, or has died."""
 
 
+class Late(Gone):
+    """The other side does not answer in the time that it has."""
+
+
 class Channel:
     """One end of a pair; one thread uses it at a time."""
 
@@ -116,6 +120,10 @@ class Channel:
         """The descriptor, to hand over or to wait for."""
         return self._end.fileno()
 
+    def limit(self, seconds: float | None) -> None:
+        """The other side has so long to answer; None: as long as it likes."""
+        self._end.settimeout(seconds)
+
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send one message; the descriptors stay open here."""
         body = encode(message)
@@ -126,7 +134,7 @@ class Channel:
             if sent < len(content):
                 self._end.sendall(memoryview(content)[sent:])
         except OSError as error:
-            raise Gone from error
+            raise (Late if isinstance(error, TimeoutError) else Gone) from error
 
     def receive(self) -> tuple[Any, list[int]]:
         """Wait for one message and the descriptors that came with it."""
@@ -143,7 +151,7 @@ class Channel:
             message = decode(self._exactly(length), KINDS)
         except (OSError, Gone) as error:
             close_all(descriptors)
-            raise Gone from error
+            raise (Late if isinstance(error, TimeoutError) else Gone) from error
         return message, descriptors
 
     def close(self, *, wake: bool = True) -> None:

@@ -39,16 +39,18 @@ _WORKER = "onnxmem.session.isolated.worker"
 
 
 class Child:
-    """A process that holds one session."""
+    """A process that holds one session, and has so many seconds to answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_limit: float | None = None) -> None:
         if os.name != "posix" or not sys.executable:
             raise RuntimeUnsupported("an isolated session needs a POSIX system and a Python interpreter to start")
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._lanes: deque[Lane] = deque()
         self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
+        self._time_limit = time_limit
         self._control, there = Channel.pair()
+        self._control.limit(time_limit)
         try:
             # The thread that makes a session may end long before the session does.
             self.process = start_child(_WORKER, there.fileno(), hangup=there.fileno())
@@ -86,6 +88,7 @@ class Child:
             raise
         finally:
             there.close(wake=False)
+        here.limit(self._time_limit)
         lane = Lane(here)
         self._all.add(lane)
         return lane
@@ -110,8 +113,12 @@ class Child:
         has_ended(self.process, _PATIENCE)
         end_child(self.process)
 
-    def fate(self) -> str:
-        """What became of a process that no longer answers."""
+    def fate(self, *, late: bool = False) -> str:
+        """What became of a process that no longer answers; one that is late is ended."""
+        if late:
+            end_child(self.process)
+            self.end()
+            return f"did not answer within {self._time_limit:g} seconds and was ended"
         has_ended(self.process, _PATIENCE)
         self.end()
         code = self.process.returncode

@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxmem.errors import SessionClosed, SessionError, SessionLost, UsageError
 from onnxmem.session.argument import Argument
-from onnxmem.session.isolated.channel import Gone, Load
+from onnxmem.session.isolated.channel import Gone, Late, Load
 from onnxmem.session.isolated.process import Child
 from onnxmem.session.isolated.wire import Parcel
 from onnxmem.session.modes import find_mode
@@ -43,7 +43,8 @@ class IsolatedSession:
     configuration entries ("session.disable_prepacking": "1"). A SessionOptions object itself cannot be taken to another
     process, because it does not tell all that was set on it. The same holds for `run_options`. `mode` is one of those
     of `onnxmem.InferenceSession`, and `path` may then be a package's folder. `on_start` is told the child's process id
-    before the model is loaded, for watching its memory from the beginning.
+    before the model is loaded, for watching its memory from the beginning. A child that takes longer than `time_limit`
+    seconds to load the model or to answer a call is ended, and all its calls raise `SessionLost`.
     """
 
     def __init__(
@@ -54,9 +55,13 @@ class IsolatedSession:
         *,
         mode: str = "stock",
         on_start: Callable[[int], None] | None = None,
+        time_limit: float | None = None,
     ) -> None:
         if not isinstance(path, str | os.PathLike):
             raise UsageError(f"an isolated session takes the path of a model, not {type(path).__name__}")
+        if time_limit is not None and not time_limit > 0:
+            raise UsageError(f"the time limit must be more than 0 seconds, not {time_limit:g}")
+        self._time_limit = time_limit
         self._path = Path(path)
         self._request = Load(
             path=str(self._path.absolute()),
@@ -89,16 +94,16 @@ class IsolatedSession:
                 return lane.call(fetch, feeds, options, parcel)
             finally:
                 child.give_back(lane)
-        except Gone:
-            raise self._lost(child) from None
+        except Gone as gone:
+            raise self._lost(child, gone) from None
 
     def trim(self) -> None:
         """Give memory that the child has freed back to the system: the C library keeps it for later."""
         child = self._living()
         try:
             child.trim()
-        except Gone:
-            raise self._lost(child) from None
+        except Gone as gone:
+            raise self._lost(child, gone) from None
 
     def get_inputs(self) -> list[Argument]:
         """The model's inputs."""
@@ -161,15 +166,15 @@ class IsolatedSession:
     def _start(self) -> None:
         if not self._path.is_file() and not is_package(self._path):
             raise UsageError(f"cannot read '{self._path}': there is no such file")
-        child = Child()
+        child = Child(self._time_limit)
         # Also when the session is dropped without close(), and when the interpreter ends.
         self._end = weakref.finalize(self, child.end)
         try:
             if self._on_start is not None:
                 self._on_start(child.process.pid)
             self._about = child.load(self._request)
-        except Gone:
-            raise self._died(child, "while loading the model") from None
+        except Gone as gone:
+            raise self._died(child, gone, "while loading the model") from None
         except BaseException:
             self._end()
             raise
@@ -186,7 +191,7 @@ class IsolatedSession:
             assert self._child is not None
             return self._child
 
-    def _lost(self, child: Child) -> SessionError:
+    def _lost(self, child: Child, gone: Gone) -> SessionError:
         """The error for a call that will get no answer; the next one gets a new child."""
         with self._lock:
             if self._closed:
@@ -195,10 +200,11 @@ class IsolatedSession:
             if self._child is child:
                 self._child = None
                 self._end.detach()
-        return self._died(child, "and this call is lost", hint="call again: a new process is started")
+        return self._died(child, gone, "and this call is lost", hint="call again: a new process is started")
 
-    def _died(self, child: Child, what: str, hint: str = "") -> SessionLost:
-        return SessionLost(f"the process of the session '{self._path.name}' {child.fate()}, {what}", hint=hint)
+    def _died(self, child: Child, gone: Gone, what: str, hint: str = "") -> SessionLost:
+        fate = child.fate(late=isinstance(gone, Late))
+        return SessionLost(f"the process of the session '{self._path.name}' {fate}, {what}", hint=hint)
 
     def _was_closed(self) -> SessionClosed:
         return SessionClosed(f"the session '{self._path.name}' was closed", hint="make a new one")

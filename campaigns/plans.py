@@ -1,0 +1,153 @@
+"""Runs by plans against stock ones, bit for bit: random graphs, packages of them, networks in tiles; and the rules.
+
+    python -m campaigns.plans                         ten thousand graphs and as many networks in tiles
+    python -m campaigns.plans graphs --count 200 --first 70000
+    python -m campaigns.plans --planted               with a rule that is wrong on purpose: it must be found
+
+Graphs have every operator of the tables of what may share a place or be seen as another (`benchmarks.shared_places`),
+networks those that are computed in parts (`benchmarks.rewritten`). The rules are put to the installed ONNX Runtime: one
+that a kernel does not keep to any more is dropped by every session, and is said here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from benchmarks import rewritten, shared_places
+from onnxmem import InferenceSession, pack
+from onnxmem.errors import OnnxmemError
+from onnxmem.session.planned import asking, rules, sharing
+from onnxmem.session.planned.pairs import Question
+
+COUNT = 10_000
+_PACKAGED = 200
+"""One graph of so many as a package, too: making one takes seconds."""
+
+
+def graphs(count: int, first: int) -> bool:
+    """Stock against planned; whether nothing was found."""
+    counts = shared_places.campaign(count, first)
+    print("graphs: " + ", ".join(f"{number:,} {name}" for name, number in counts.items()), flush=True)
+    return not counts["different"]
+
+
+def packages(count: int, first: int) -> bool:
+    """Stock against a package, with guards on."""
+    done, different, refused = 0, [], 0
+    for seed in range(first, first + count, _PACKAGED):
+        graph = shared_places.build(random.Random(seed).randrange)
+        with tempfile.TemporaryDirectory() as temporary:
+            model, package = Path(temporary) / "model.onnx", Path(temporary) / "package"
+            model.write_bytes(graph.model)
+            # What is packed runs with all optimizations: so does what it is compared with.
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads, options.log_severity_level = graph.threads, 4
+            stock = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            try:
+                pack(model, package, dims={"n": 2} if stock.get_inputs()[0].shape[0] == "n" else {})
+            except OnnxmemError:
+                refused += 1  # other outputs than the original's, within what is allowed, or none at all
+                continue
+            packed = InferenceSession(package, options, ["CPUExecutionProvider"], debug=True)
+            done += 1
+            for feeds in (*graph.feeds, *graph.feeds):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    found, wanted = packed.run(None, feeds), stock.run(None, feeds)
+                if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, wanted, strict=True)):
+                    different.append(seed)
+    for seed in dict.fromkeys(different):
+        print(f"seed {seed}: different as a package")
+    print(f"packages: {done:,} packages of graphs, {refused} refused, {len(set(different))} different", flush=True)
+    return not different
+
+
+def tiles(count: int, first: int) -> bool:
+    """Networks in stripes and blocks against the same undivided."""
+    return rewritten.campaign(count, first)
+
+
+def questions() -> list[Question]:
+    """At least one for every operator of which it is promised that its output may lie over an input."""
+    found = []
+    for op in rules.PROMISED:
+        dtype = "bool" if op in ("And", "Or", "Xor", "Not") else "float"
+        if op in rules._BY_CHANNEL:
+            forms: tuple[str, ...] = ("channels",)
+        elif op in rules._BY_ROW:
+            forms = ("full", "row", "row") if op == "LayerNormalization" else ("full", "row")
+        elif op in rules._BY_ROW_OF_TWO:
+            forms = ("full", "full", "row")
+        elif op == rules._WITH_BIAS:
+            forms = ("full", "row")
+        else:
+            forms = ("1",) * (3 if op == "Where" else 2 if op in rules._BINARY else 1)
+        found.append(Question(op, dtype, forms))
+    return found
+
+
+def ask_all(threads: int = 2) -> dict[str, list[int]]:
+    """What the installed kernels answer, by operator; an exception if one cannot be asked."""
+    return {put.op: asking.ask(put, threads) for put in questions()}
+
+
+def probes(_count: int, _first: int) -> bool:
+    """Every rule is asked of the kernels; that some say no is no finding: then nothing shares there."""
+    answers = ask_all()
+    no = ", ".join(op for op, inputs in answers.items() if not inputs)
+    some = ", ".join(op for op, inputs in answers.items() if inputs and inputs != list(rules.PROMISED[op]))
+    print(f"rules: {len(answers)} operators asked in ONNX Runtime {onnxruntime.__version__}", end="")
+    print(f"; no, say: {no or 'none'}; for only some of their inputs: {some or 'none'}", flush=True)
+    return True
+
+
+PARTS: Mapping[str, Callable[[int, int], bool]] = {
+    "rules": probes, "graphs": graphs, "packages": packages, "tiles": tiles,
+}  # fmt: skip
+
+
+def plant() -> None:
+    """A rule that is wrong: transposing over what is transposed, which nobody asks the kernel about."""
+    asked = rules.question
+    wrong = rules.Rules()
+    wrong.allow = lambda put, positions, threads: True  # type: ignore[method-assign]
+    wrong.keep = lambda: None  # type: ignore[method-assign]
+    rules.PROMISED["Transpose"] = (0,)
+    sharing.known_rules = lambda: wrong  # type: ignore[attr-defined]
+    sharing.question = lambda node: (  # type: ignore[attr-defined]
+        Question(node.op, "float", ("1",)) if node.op == "Transpose" else asked(node)
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m campaigns.plans", description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of: {', '.join(PARTS)}")
+    parser.add_argument("--count", type=int, default=COUNT, help="how many graphs and networks")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one")
+    parser.add_argument("--planted", action="store_true", help="graphs, with a rule that is wrong on purpose")
+    chosen = parser.parse_args()
+    if unknown := [name for name in chosen.parts if name not in PARTS]:
+        parser.error(f"there is no part '{unknown[0]}'")
+    if chosen.planted:
+        plant()
+        return 1 if graphs(min(chosen.count, 100), chosen.first) else 0
+    right = True
+    for name in chosen.parts or PARTS:
+        started = time.monotonic()
+        right = PARTS[name](chosen.count, chosen.first) and right
+        print(f"  {time.monotonic() - started:.0f} s", flush=True)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
