@@ -39,10 +39,12 @@ check: $(VENV)/installed-tests
 	$(VENV)/bin/clang-format --dry-run -Werror $(NATIVE)
 
 tidy: $(VENV)/installed-tests
+	$(PIP) install --group tidy
 	$(VENV)/bin/clang-tidy --quiet -p $(dir $(COMPILED)) $(wildcard src/onnxmem/_native/*.cpp)
 	$(VENV)/bin/clang-tidy --quiet $(wildcard tests/native/*.cpp) -- -std=c++20 -Isrc/onnxmem/_native
 
 coverage: $(VENV)/installed-tests
+	$(PIP) install --group coverage
 	$(VENV)/bin/coverage erase
 	-$(VENV)/bin/coverage run -m pytest -n 3 --dist worksteal
 	$(VENV)/bin/coverage combine --quiet

@@ -18,7 +18,8 @@ WAIT = 60_000
 """As long as anything may take on a busy machine, in milliseconds."""
 
 
-@pytest.fixture(scope="module")
+# For this folder, not for the session: while Playwright is at work, its event loop is in the way of other tests'.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Debian: apt-get install chromium. Elsewhere: ONNXMEM_CHROMIUM names it."""
     if find() is None:
@@ -78,7 +79,7 @@ def dashboard(browser: Any, *words: str) -> Iterator[Dashboard]:
         yield Dashboard(server, url, browser)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def app(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     """A dashboard on a folder with a small model, a larger one, and a file that is none."""
     pytest.importorskip("streamlit", reason="the package streamlit is not installed")

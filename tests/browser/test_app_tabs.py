@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,27 @@ from tests.browser.conftest import WAIT, Dashboard, dashboard, settled
 from tests.unit.report import samples
 
 
-def figure(page: Any, label: str) -> str:
+@pytest.fixture(scope="module")
+def page(app: Dashboard) -> Iterator[Any]:
+    """One page for all tests, each of which is about another tab of it: to open one takes ten seconds."""
+    with app.tab() as opened:
+        yield opened
+
+
+def panel(page: Any, name: str) -> Any:
+    """What is in a tab, once it is chosen."""
+    page.get_by_role("tab", name=name).click()
+    return page.get_by_role("tabpanel", name=name)
+
+
+def figure(panel: Any, label: str) -> str:
     """The value under a label."""
-    text: str = page.get_by_test_id("stMetric").filter(has_text=label).first.inner_text()
+    text: str = panel.get_by_test_id("stMetric").filter(has_text=label).first.inner_text()
     return text.rsplit("\n", maxsplit=1)[-1]
 
 
-def press(page: Any, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).click(timeout=WAIT)
+def press(panel: Any, name: str) -> None:
+    panel.get_by_role("button", name=name, exact=True).click(timeout=WAIT)
 
 
 def chosen(page: Any, label: str, value: str) -> None:
@@ -39,67 +53,85 @@ def chart(page: Any, key: str) -> Any:
     return page.locator(f".st-key-chart-{key} [role='graphics-document'], .st-key-chart-{key} canvas").first
 
 
-def test_release_step_by_step_and_live(app: Dashboard) -> None:
-    with app.tab("Release") as page:
-        press(page, "Load")
-        page.get_by_text("loaded", exact=True).wait_for(timeout=WAIT)
-        chart(page, "live").wait_for(timeout=WAIT)
-        press(page, "Run")
-        page.wait_for_function("() => document.body.innerText.includes('run 1') || "
-                               "[...document.querySelectorAll('[aria-label]')].some(e => "
-                               "e.getAttribute('aria-label').includes('run 1'))", timeout=WAIT)  # fmt: skip
-        press(page, "Unload")
-        page.get_by_text("unloaded", exact=True).wait_for(timeout=WAIT)
-        page.wait_for_function("() => document.body.innerText.includes('0 B')", timeout=WAIT)
-        assert "MiB" in figure(page, "At most so far")
-        assert not [child for child in app.children() if "isolated" in " ".join(child.cmdline())]
-        press(page, "Release step by step")
-        page.get_by_text("What each step gave back").wait_for(timeout=WAIT)
-        assert figure(page, "came back").endswith("%")
+def test_release_step_by_step_and_live(app: Dashboard, page: Any) -> None:
+    tab = panel(page, "Release")
+    press(tab, "Load")
+    tab.get_by_text("loaded", exact=True).wait_for(timeout=WAIT)
+    chart(page, "live").wait_for(timeout=WAIT)
+    press(tab, "Run")
+    page.wait_for_function("() => document.body.innerText.includes('run 1') || "
+                           "[...document.querySelectorAll('[aria-label]')].some(e => "
+                           "e.getAttribute('aria-label').includes('run 1'))", timeout=WAIT)  # fmt: skip
+    press(tab, "Unload")
+    tab.get_by_text("unloaded", exact=True).wait_for(timeout=WAIT)
+    page.wait_for_function("() => document.body.innerText.includes('0 B')", timeout=WAIT)
+    assert "MiB" in figure(tab, "At most so far")
+    assert not [child for child in app.children() if "isolated" in " ".join(child.cmdline())]
+    press(tab, "Release step by step")
+    tab.get_by_text("What each step gave back").wait_for(timeout=WAIT)
+    assert figure(tab, "came back").endswith("%")
 
 
-def test_workers_predicted_and_measured(app: Dashboard) -> None:
-    with app.tab("Workers") as page:
-        page.get_by_text("by prediction").wait_for(timeout=WAIT)
-        chart(page, "predicted-workers").wait_for(timeout=WAIT)
-        # One group of one worker, in two modes: what it is about is quick.
-        for name in ("Workers at once", "Workers at once", "Modes"):
-            page.get_by_role("combobox", name=name).press("Backspace")
-        settled(page)
-        press(page, "Measure workers")
-        page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
-        page.get_by_text("Memory of 1 worker").wait_for(timeout=2 * WAIT)
-        assert "MiB" in figure(page, "together, stock")
+def test_workers_predicted_and_measured(page: Any) -> None:
+    tab = panel(page, "Workers")
+    tab.get_by_text("by prediction").wait_for(timeout=WAIT)
+    chart(page, "predicted-workers").wait_for(timeout=WAIT)
+    # One group of one worker, in two modes: what it is about is quick.
+    for name in ("Workers at once", "Workers at once", "Modes"):
+        tab.get_by_role("combobox", name=name).press("Backspace")
+    settled(page)
+    press(tab, "Measure workers")
+    tab.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
+    tab.get_by_text("Memory of 1 worker").wait_for(timeout=2 * WAIT)
+    assert "MiB" in figure(tab, "together, stock")
 
 
-def test_compare_modes_and_say_that_the_answers_are_the_same(app: Dashboard) -> None:
-    with app.tab("Compare") as page:
-        page.get_by_role("spinbutton", name="Processes for each candidate").fill("1")
-        settled(page)
-        press(page, "Compare")
-        page.get_by_text("The answers are the same").wait_for(timeout=2 * WAIT)
-        page.get_by_text("All figures, medians").wait_for(timeout=WAIT)
+def test_compare_modes_and_say_that_the_answers_are_the_same(page: Any) -> None:
+    tab = panel(page, "Compare")
+    tab.get_by_role("spinbutton", name="Processes for each candidate").fill("1")
+    settled(page)
+    press(tab, "Compare")
+    tab.get_by_text("The answers are the same").wait_for(timeout=2 * WAIT)
+    tab.get_by_text("All figures, medians").wait_for(timeout=WAIT)
 
 
-def test_a_picture_before_and_after(app: Dashboard, tmp_path: Path) -> None:
+def test_a_picture_before_and_after(page: Any, tmp_path: Path) -> None:
     Image.new("RGB", (200, 120), (40, 90, 160)).save(tmp_path / "mine.png")
     (tmp_path / "bad.png").write_bytes(b"no picture")
-    with app.tab("Try it") as page:
-        page.get_by_role("button", name="Enhance", disabled=False).wait_for(timeout=WAIT)
-        page.get_by_text("Upload a picture").click(timeout=WAIT)
-        page.get_by_text("A PNG or JPEG of at most").wait_for(timeout=WAIT)
-        field = page.get_by_test_id("stFileUploader").filter(has_text="PNG or JPEG").locator("input[type=file]")
-        field.set_input_files(tmp_path / "bad.png", timeout=WAIT)
-        chosen(page, "Picture", "bad.png")
-        press(page, "Enhance")
-        page.get_by_text("is not a PNG or JPEG picture").wait_for(timeout=WAIT)
-        field.set_input_files(tmp_path / "mine.png", timeout=WAIT)
-        chosen(page, "Picture", "mine.png")
-        press(page, "Enhance")
-        page.get_by_text("After, planned").wait_for(timeout=WAIT)
-        assert page.get_by_test_id("stImage").locator("img").count() >= 3
-        page.get_by_text("The answers are the same").wait_for(timeout=2 * WAIT)
-        assert "MiB" in figure(page, "Peak memory, stock") and "s" in figure(page, "Time of a run, planned")
+    tab = panel(page, "Try it")
+    tab.get_by_role("button", name="Enhance", disabled=False).wait_for(timeout=WAIT)
+    tab.get_by_text("Upload a picture").click(timeout=WAIT)
+    tab.get_by_text("A PNG or JPEG of at most").wait_for(timeout=WAIT)
+    field = tab.get_by_test_id("stFileUploader").filter(has_text="PNG or JPEG").locator("input[type=file]")
+    field.set_input_files(tmp_path / "bad.png", timeout=WAIT)
+    chosen(page, "Picture", "bad.png")
+    press(tab, "Enhance")
+    tab.get_by_text("is not a PNG or JPEG picture").wait_for(timeout=WAIT)
+    field.set_input_files(tmp_path / "mine.png", timeout=WAIT)
+    chosen(page, "Picture", "mine.png")
+    press(tab, "Enhance")
+    tab.get_by_text("After, planned").wait_for(timeout=WAIT)
+    assert tab.get_by_test_id("stImage").locator("img").count() >= 3
+    tab.get_by_text("The answers are the same").wait_for(timeout=2 * WAIT)
+    assert "MiB" in figure(tab, "Peak memory, stock") and "s" in figure(tab, "Time of a run, planned")
+
+
+def test_a_slider_moves_the_figures_and_a_budget_says_how_large(page: Any) -> None:
+    """Curves once, then sliders and a budget that are answered from them."""
+    tab = panel(page, "What if")
+    slider = tab.get_by_role("slider", name="Look at batch")
+    slider.wait_for(timeout=WAIT)
+    before = tab.get_by_test_id("stMetricValue").all_inner_texts()
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("""before => {
+        const panel = document.querySelector('[role=tabpanel]:not([inert])');
+        return ![...panel.querySelectorAll('[data-testid=stMetricValue]')].some(e => before.includes(e.innerText));
+    }""", arg=before, timeout=WAIT)  # fmt: skip
+    page.get_by_role("textbox", name="Budget").fill("300MiB")
+    page.keyboard.press("Enter")
+    tab.get_by_role("heading", name="Largest batch that fits into 300.0 MiB").wait_for(timeout=WAIT)
+    tab.locator("text", has_text="budget 300.0 MiB").first.wait_for(timeout=WAIT)
 
 
 def test_earlier_results_side_by_side_and_as_a_page(browser: Any, tmp_path: Path) -> None:

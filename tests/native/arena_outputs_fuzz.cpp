@@ -171,7 +171,7 @@ void fuzz(unsigned seed, bool huge) {
 }
 
 // Threads that run in two regions and free each other's outputs.
-void test_threads() {
+void test_threads_of_outputs() {
   std::mt19937 random(11);
   const auto calls = large_calls(random, 16);
   const auto tape = tape_of(calls, 0);
@@ -346,7 +346,7 @@ void fuzz_off_the_tape(unsigned seed) {
   }
 }
 
-void test_fork() {
+void test_fork_of_outputs() {
   constexpr std::size_t large = 1 << 20;
   const Tape tape({{large, large}, {0, 2}, {1, -1}}, {0, -1}, 0, false);
   Pool pool(1, true, false);
@@ -373,7 +373,7 @@ void test_fork() {
 
 void test_outputs(bool threads_only) {
   CHECK(pages_move());
-  test_threads();
+  test_threads_of_outputs();
   if (threads_only) return;
   test_there_and_back(1 << 20, false);
   test_there_and_back(6 << 20, true);
@@ -381,7 +381,7 @@ void test_outputs(bool threads_only) {
   test_off_the_tape();
   for (const bool escapes : {false, true}) test_pages_that_cannot_move(escapes);
   for (unsigned seed = 0; seed < 6; ++seed) fuzz_off_the_tape(seed);
-  test_fork();
+  test_fork_of_outputs();
 }
 
 }  // namespace onnxmem::arena

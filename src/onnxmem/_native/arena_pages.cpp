@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kAccess = PROT_READ | PROT_WRITE, kKind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-std::byte* map(std::size_t bytes) {
+std::byte* map_pages(std::size_t bytes) {
   void* fresh = mmap(nullptr, bytes, kAccess, kKind, -1, 0);
   return fresh == MAP_FAILED ? nullptr : static_cast<std::byte*>(fresh);
 }
@@ -33,7 +33,7 @@ bool remap(std::byte* from, std::byte* to, std::size_t bytes) {
 
 bool try_out() {
   const std::size_t page = whole_pages(1);
-  std::byte* two = map(2 * page);
+  std::byte* two = map_pages(2 * page);
   if (two == nullptr) return false;
   *two = std::byte{1};
   const bool moved = remap(two, two + page, page) && two[page] == std::byte{1} && *two == std::byte{0};
@@ -76,8 +76,8 @@ bool pages_move() noexcept {
 }
 
 std::byte* map_like(const std::byte* other, std::size_t bytes) noexcept {
-  if (bytes < kTable) return map(bytes);
-  std::byte* room = map(bytes + kTable);
+  if (bytes < kTable) return map_pages(bytes);
+  std::byte* room = map_pages(bytes + kTable);
   if (room == nullptr) return nullptr;
   const std::size_t before =
       (reinterpret_cast<std::uintptr_t>(other) - reinterpret_cast<std::uintptr_t>(room)) % kTable;

@@ -11,7 +11,7 @@ namespace {
 // deeper has lost its way; this bound keeps it within a thread's stack.
 constexpr std::size_t kDeepest = 4000;
 // How many decisions between two looks at the stop sign.
-constexpr std::uint64_t kPatience = 64;
+constexpr std::uint64_t kSearchPatience = 64;
 // How many options are looked at one step ahead; with hundreds alive, the rest cost more than they tell.
 constexpr std::size_t kFarthestLook = 16;
 
@@ -115,7 +115,7 @@ bool SkylineSearch::branch(const Piece& piece) {
   ++nodes_;
   work_ += static_cast<std::uint64_t>(piece.to - piece.from) + (piece.end - piece.begin);
   most_placed_ = std::max(most_placed_, placed_order_.size());
-  if (nodes_ >= node_limit_ || depth_ >= kDeepest || (nodes_ % kPatience == 0 && (*stop_)())) {
+  if (nodes_ >= node_limit_ || depth_ >= kDeepest || (nodes_ % kSearchPatience == 0 && (*stop_)())) {
     stopped_ = true;
     return false;
   }

@@ -18,7 +18,8 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, filterfalse
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def _sessions() -> list[Any]:
     runtime = sys.modules.get("onnxruntime")
     if runtime is None:
         return []
-    every = (thing for thing in gc.get_objects() if issubclass(type(thing), runtime.InferenceSession))
+    every = (thing for thing in _tracked() if issubclass(type(thing), runtime.InferenceSession))
     return [session for session in every if vars(session).get("_sess") is not None]
 
 
@@ -178,7 +179,7 @@ def _values() -> Iterator[tuple[Any, Any]]:
         for value in _locals(frame).values():
             if _may_hold_memory(value):
                 yield frame, value
-    every = gc.get_objects()
+    every = _tracked()
     # No function inside this one may use `every`: it would hold what is in it, itself included, and so for ever.
     for first in range(0, len(every), _BATCH):
         batch = every[first : first + _BATCH]
@@ -188,25 +189,44 @@ def _values() -> Iterator[tuple[Any, Any]]:
                 yield from _parts(container)
 
 
+def _tracked() -> list[Any]:
+    """All that the collector knows, but for tuples, which are found in what refers to them.
+
+    A tuple that another thread is just filling must not be referred to: Python would refuse to give it its final
+    length, and that thread would fail. No step of this is Python's own, so no other thread can run before it is done.
+    """
+    every: list[Any] = next(map(list, map(partial(filterfalse, tuple.__instancecheck__), iter(gc.get_objects, None))))
+    return every
+
+
 def _parts(container: Any) -> Iterator[tuple[Any, Any]]:
     for part in gc.get_referents(container):
         if _may_hold_memory(part):
             yield container, part
-        elif _untracked(part):
-            yield from ((part, inner) for inner in gc.get_referents(part) if _may_hold_memory(inner))
+    for holder in _passed_over(gc.get_referents(container)):
+        yield from ((holder, part) for part in gc.get_referents(holder) if _may_hold_memory(part))
 
 
 def _any_may_hold_memory(things: list[Any]) -> bool:
     # The collector's own walk, and no call of ours for each of them: there are hundreds of thousands.
-    plain = [thing for thing in things if type(thing) is tuple or type(thing) is dict]
-    inside = gc.get_referents(*[thing for thing in plain if not gc.is_tracked(thing)])
+    inside = gc.get_referents(*_passed_over(things))
     kinds = list(map(type, chain(things, inside)))
     return any(map(_kind_may_hold_memory, dict(zip(map(id, kinds), kinds, strict=True)).values()))
 
 
-def _untracked(thing: Any) -> bool:
-    """The collector does not track those in which it could never find a cycle, such as a tuple of arrays."""
-    return type(thing) in (tuple, dict) and not gc.is_tracked(thing)
+def _passed_over(things: list[Any]) -> list[Any]:
+    """Those of the things that are not among the tracked, and those in them: tuples, and what can have no cycle."""
+    found: dict[int, Any] = {}
+    while things:
+        fresh = {
+            id(thing): thing
+            for thing in things
+            if (issubclass(type(thing), tuple) or (type(thing) is dict and not gc.is_tracked(thing)))
+            and id(thing) not in found
+        }
+        found |= fresh
+        things = gc.get_referents(*fresh.values())
+    return list(found.values())
 
 
 def _variables() -> Iterator[tuple[str, str, Any]]:

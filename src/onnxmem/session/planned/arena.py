@@ -101,7 +101,11 @@ class Arena:
     def _wait(self, seconds: float) -> None:
         self._timer = threading.Timer(seconds, _expired, [weakref.ref(self)])
         self._timer.daemon = True
-        self._timer.start()
+        try:
+            self._timer.start()
+        except RuntimeError:  # there is no memory for a thread: no time to wait, and no reason for a run to fail
+            self._timer = None
+            self.trim()
 
     def _expire(self) -> None:
         assert self.trim_after is not None

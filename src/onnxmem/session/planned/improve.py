@@ -34,8 +34,10 @@ class _Improver:
         self.jobs.put(job)
         with self.lock:
             if self.thread is None:
-                self.thread = threading.Thread(target=self._work, name="onnxmem-plans", daemon=True)
-                self.thread.start()
+                thread = threading.Thread(target=self._work, name="onnxmem-plans", daemon=True)
+                with contextlib.suppress(RuntimeError):  # no memory for a thread: the plans that there are will do
+                    thread.start()
+                    self.thread = thread
 
     def stop(self) -> None:
         # A daemon thread that comes back from native code into a dying interpreter would take the process with it.
