@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from benchmarks.load_modes import LOAD_MODES, measure_mode, model_files, row
+from onnxmem import pack, zoo
 
 MIB = 2**20
 WEIGHTS = 16 * MIB
@@ -45,3 +50,36 @@ def test_everything_is_given_back_when_asked(rows: dict[str, dict[str, Any]]) ->
 def test_packed_or_not_the_outputs_are_reproducible(rows: dict[str, dict[str, Any]]) -> None:
     for packs in (True, False):
         assert len({rows[mode.name]["outputs_sha256"] for mode in LOAD_MODES if mode.packs is packs}) == 1
+
+
+def test_packed_weights_that_cannot_be_mapped_are_refused(tmp_path: Path) -> None:
+    """ONNX Runtime would read them into memory that is not aligned as its kernels expect, and a run would crash."""
+    model, folder = tmp_path / "m.onnx", tmp_path / "p"
+    onnx.save(zoo.build("matmul", layers=4, width=512), model)  # 1 MiB in each layer
+    pack(model, folder, mode="prepacked")
+    code = """
+import resource, sys
+import numpy as np, onnxmem
+name = onnxmem.InferenceSession(sys.argv[1]).get_inputs()[0].name
+np.empty(16 << 20, np.uint8)  # from now on the C library keeps smaller pieces that are freed
+kept = [np.empty(1 << 20, np.uint8) for _ in range(12)]
+del kept
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (held + int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    session = onnxmem.InferenceSession(sys.argv[1])
+except Exception as error:
+    print(type(error).__name__, error)
+else:
+    print(session.run(None, {name: np.ones((3, 512), np.float32)})[0].shape)
+"""
+    said = ""
+    for room in range(MIB, 64 * MIB, MIB):
+        command = [sys.executable, "-c", code, str(folder), str(room)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (room, done.stderr)
+        said += done.stdout
+        if "(3, " in done.stdout:
+            break  # there is room for everything
+    assert "there is no memory to map" in said
+    assert "(3, 512)" in said

@@ -12,7 +12,7 @@ import json
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,7 @@ class Package:
 
     folder: Path
     manifest: Manifest
-    states: tuple[FileState, ...] = ()
+    states: tuple[FileState, ...] = field(default=(), compare=False)
     """Which files they were that were looked at."""
 
     @property

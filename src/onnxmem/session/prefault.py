@@ -15,30 +15,24 @@ import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from onnxmem.errors import ModelError
+from onnxmem.units import format_bytes
+
 Range = tuple[int, int]
 """Offset and length in a file."""
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ
 _RANDOM = 1  # MADV_RANDOM
 _PAGE = mmap.PAGESIZE
+_MAPS = Path("/proc/self/maps")
 
 
 def prefault(file: Path, ranges: Sequence[Range]) -> None:
     """Bring what this process maps of these ranges into memory; where the system cannot, leave it for later."""
-    try:
-        maps = Path("/proc/self/maps").read_text()
-    except OSError:
-        return  # not Linux
-    libc, name = ctypes.CDLL(None), str(file.resolve())
-    for line in maps.splitlines():
-        if not line.endswith(name):
-            continue
-        addresses, _, offset, _ = line.split(maxsplit=3)
-        start, end = (int(part, 16) for part in addresses.split("-"))
-        first = int(offset, 16)
-        mapped = (first, end - start)
+    libc = ctypes.CDLL(None)
+    for start, mapped in _mappings(file):
 
-        def advise(part: Range, how: int, at: int = start - first) -> None:
+        def advise(part: Range, how: int, at: int = start - mapped[0]) -> None:
             # Linux before 5.14 says that it does not know how to fetch.
             libc.madvise(ctypes.c_void_p(at + part[0]), ctypes.c_size_t(part[1]), how)
 
@@ -46,6 +40,39 @@ def prefault(file: Path, ranges: Sequence[Range]) -> None:
             advise(part, _POPULATE_READ)
         for part in _between(ranges, mapped):
             advise(part, _RANDOM)
+
+
+def check_mapped(file: Path, ranges: Sequence[Range]) -> None:
+    """Raise ModelError unless this process maps all of these ranges.
+
+    Where a part of a file cannot be mapped, ONNX Runtime reads it into a piece of the heap, which is aligned to less
+    than kernels need of weights that are packed already: a run would end the process.
+    """
+    missing = list(ranges)
+    for _, mapped in _mappings(file):
+        missing = [part for each in missing for part in _outside(each, mapped)]
+    if missing and _MAPS.exists():
+        size = format_bytes(sum(length for _, length in missing))
+        raise ModelError(f"there is no memory to map {size} of '{file}'", hint="a limit of the process may be too low")
+
+
+def _mappings(file: Path) -> Iterator[tuple[int, Range]]:
+    """Where this process maps which ranges of a file."""
+    name = str(file.resolve())
+    for line in _MAPS.read_text().splitlines() if _MAPS.exists() else ():  # it is Linux's
+        if line.endswith(name):
+            addresses, _, offset, _ = line.split(maxsplit=3)
+            start, end = (int(part, 16) for part in addresses.split("-"))
+            yield start, (int(offset, 16), end - start)
+
+
+def _outside(part: Range, taken: Range) -> Iterator[Range]:
+    """What of a range is outside of another."""
+    start, end, low, high = part[0], sum(part), taken[0], sum(taken)
+    if start < min(end, low):
+        yield start, min(end, low) - start
+    if max(start, high) < end:
+        yield max(start, high), end - max(start, high)
 
 
 def _between(ranges: Sequence[Range], within: Range) -> Iterator[Range]:

@@ -273,7 +273,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._chunks = None
         self._use(model, graph)
         whole = self.package.unchanged() if self.package else nullcontext()
-        with whole, self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)):
+        with self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)), whole:
             super().__init__(self._model, self._options, providers, provider_options, **more)
         if self._planner is not None:
             self._planner.outputs = frozenset(value.name for value in self.get_outputs())
@@ -329,11 +329,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._planner is not None or self._mode.trim:
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
-        if self._planner is not None and self.package is not None:
+        if self.package is not None:
             from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
-            from onnxmem.session.prefault import prefault  # noqa: PLC0415
+            from onnxmem.session.prefault import check_mapped, prefault  # noqa: PLC0415
 
-            prefault(self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read)
+            file, ranges = self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read
+            if self.package.mode.form == "prepacked":
+                check_mapped(file, ranges)
+            if self._planner is not None:
+                prefault(file, ranges)
 
     def _check_device(self, device: Device) -> None:
         """No plans for a device that ONNX Runtime could not use and, but for a line on the terminal, left out."""
