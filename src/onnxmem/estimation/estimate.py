@@ -358,13 +358,10 @@ def _on_device(
     scheduled: Scheduled, question: Question, deadline: Deadline, on_progress: OnProgress | None
 ) -> OnDevice | Unknown:
     assert question.device is not None
-    hear = on_progress or (lambda _: None)
-
-    def step(done: int, of: int) -> None:
-        hear(Progress("asking the device's kernels", done, of))
-
     try:
-        return forecast_on_device(scheduled.model, scheduled.graph, question.level, question.device, deadline, step)
+        return forecast_on_device(
+            scheduled.model, scheduled.graph, question.level, question.device, deadline, on_progress
+        )
     except OnnxmemError as error:
         return Unknown(str(error))
 

@@ -32,6 +32,7 @@ from onnxmem.prediction.asked import Asked, ask_kernels, known_by
 from onnxmem.prediction.calibration import tiny_model
 from onnxmem.prediction.prediction import Part
 from onnxmem.prediction.requests import Buffer, Event, Requests, runs_of
+from onnxmem.progress import OnProgress, Progress
 from onnxmem.scratch.kernel import NOTHING, Scratch
 from onnxmem.session.planned.trace import DEVICE_ALIGNMENT, OUTLIVES, Trace
 from onnxmem.unknown import Unknown
@@ -98,9 +99,19 @@ class OnDevice(Record):
 
 
 def forecast_on_device(
-    model: Model, graph: Graph, level: str, device: int, deadline: Deadline, step: Callable[[int, int], None]
+    model: Model,
+    graph: Graph,
+    level: str,
+    device: int,
+    deadline: Deadline,
+    on_progress: OnProgress | None = None,
 ) -> OnDevice:
-    """What the model takes on this device at the sizes of the graph; `step` hears which part of the asking is done."""
+    """What the model takes on this device at the sizes of the graph."""
+    hear = on_progress or (lambda _: None)
+
+    def step(done: int, of: int) -> None:
+        hear(Progress("asking the device's kernels", done, of))
+
     if not graph.on_cuda:
         raise RuntimeUnsupported("the graph as in the file is not what ONNX Runtime runs")
     base = read_base(device)

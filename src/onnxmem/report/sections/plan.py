@@ -19,6 +19,7 @@ from onnxmem.report.cells import (
     words,
 )
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections import on_device
 from onnxmem.report.sections.common import MEASURED, Columns, about_inputs, command, figures, model, of_limit
 from onnxmem.report.sections.forecast import (
     forecast_charts,
@@ -27,13 +28,6 @@ from onnxmem.report.sections.forecast import (
     forecast_summary,
     forecast_tables,
     forecasts,
-)
-from onnxmem.report.sections.on_device import (
-    device_charts,
-    device_facts,
-    device_notes,
-    device_summary,
-    device_tables,
 )
 from onnxmem.report.sections.tiling import (
     budget_actions,
@@ -81,16 +75,13 @@ def _estimate_summary(document: Document, best: Document | None) -> str:
     reuse = f", {format_percent(1 - peak / naive)} less than without reuse" if peak < naive else ""
     minimal = "; provably no plan takes less in this order" if best["optimal"] else ""
     own = f"{model(document)} needs {weights} for weights and {format_bytes(peak)} for activations{reuse}{minimal}."
-    return " ".join(filter(None, (device_summary(document), forecast_summary(document), own)))
+    return " ".join(filter(None, (on_device.device_summary(document), forecast_summary(document), own)))
 
 
 def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ...]:
     activations = document["activations"]
-    facts = [
-        *device_facts(document),
-        *forecast_facts(document),
-        Fact("weights", size(document, "weights_bytes"), "as they lie in memory"),
-    ]
+    facts = on_device.device_facts(document) + forecast_facts(document)
+    facts.append(Fact("weights", size(document, "weights_bytes"), "as they lie in memory"))
     facts += tiling_facts(document) + budget_facts(document)
     if best is not None:
         how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
@@ -134,7 +125,7 @@ def _estimate_charts(document: Document, best: Document | None) -> tuple[Chart, 
         "proven_bound_bytes": best["peak_bytes"] if best["optimal"] else activations["lower_bound_bytes"],
     }
     return (
-        *device_charts(document),
+        *on_device.device_charts(document),
         *forecast_charts(document),
         bars,
         *memory_map(plan, known(best, "peak_bytes"), verdict(best)),
@@ -149,7 +140,7 @@ def _estimate_tables(document: Document) -> tuple[Table, ...]:
     more = len(peak["tensors"]) - _SHOWN
     where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
     return (
-        *device_tables(document),
+        *on_device.device_tables(document),
         *forecast_tables(document),
         *budget_tables(document),
         *tiling_tables(document),
@@ -189,7 +180,7 @@ def _formula(document: Document) -> list[Table]:
 
 
 def _estimate_notes(document: Document) -> list[str]:
-    formula, notes = document.get("formula"), device_notes(document) or forecast_notes(document)
+    formula, notes = document.get("formula"), on_device.device_notes(document) or forecast_notes(document)
     notes += about_inputs(document) + about_graph(document)
     if formula and len(formula["peak_bytes"]) > _LONGEST_FORMULA:
         pieces = format_count(len(formula.get("general") or ()), "expression")
