@@ -57,8 +57,9 @@ _ANSWER_SECONDS = 120.0
 _WARM_ANSWERS = 30
 """What each worker has answered before memory counts."""
 _SLICE_SECONDS = 5.0
-_GROWTH = 8 << 20
+_GROWTH, _GROWTH_OF_SECONDS = 8 << 20, 40 << 20
 """By how much a worker may be larger in the second half than between the first tenth and that."""
+_SETTLED = 60.0
 _SLOWER = 1.1
 _SHOWN = 30.0
 _ENOUGH_PAIRS = 20
@@ -277,7 +278,9 @@ def judge(server: str, workers: int, clients: Clients, seen: Seen, port: int) ->
         # The least of many: what a request takes while it is answered comes and goes.
         early, late = min(memory[half // 5 : half]), min(memory[half:])
         print(f"  memory, {mode}: {format_bytes(early)} after the first tenth, {format_bytes(late)} in the second half")
-        if mode == "planned" and late - early > _GROWTH * workers:
+        # In a few seconds not every worker has seen every shape: then only what cannot be that is growth.
+        allowed = workers * (_GROWTH if seen.seconds >= _SETTLED else _GROWTH_OF_SECONDS)
+        if mode == "planned" and late - early > allowed:
             findings[f"growth: by {format_bytes(late - early)}"] += 1
     now = {each.worker for each in asked if each.port == port and each.worker}
     if others := now - seen.known["planned"]:

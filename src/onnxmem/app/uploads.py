@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,11 @@ class Checked(Record):
     """It may be kept."""
 
 
-def keep(space: Workspace, uploaded: Any, limit: int) -> Path:
-    """Write an upload into the tab's folder: where it is. Raises an error in one sentence for what may not stay."""
+def keep(space: Workspace, uploaded: Any, limit: int, kinds: Sequence[str] = MODELS) -> Path:
+    """Write an upload into the tab's folder: where it is. Raises an error in one sentence for what may not stay.
+
+    Its name must end in one of the `kinds`. A model is looked at; a picture is, where it is used.
+    """
     if uploaded.size > limit:
         raise UsageError(
             f"'{uploaded.name}' is larger than {format_bytes(limit)}",
@@ -47,9 +51,11 @@ def keep(space: Workspace, uploaded: Any, limit: int) -> Path:
     path = folder / name
     path.write_bytes(uploaded.getbuffer())
     try:
-        if path.suffix.lower().removeprefix(".") not in MODELS:
-            raise UsageError(f"'{name}' is no model", hint=f"models end in .{' or .'.join(MODELS)}")
-        _check(path)
+        if path.suffix.lower().removeprefix(".") not in kinds:
+            what = "model" if kinds is MODELS else "picture"
+            raise UsageError(f"'{name}' is no {what}", hint=f"{what}s end in .{' or .'.join(kinds)}")
+        if kinds is MODELS:
+            _check(path)
     except Exception:
         path.unlink()
         raise

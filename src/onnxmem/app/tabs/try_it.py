@@ -94,7 +94,7 @@ def _take_upload(space: Workspace, own: dict[str, str]) -> None:
     if uploaded.size > limit:
         st.session_state["picture error"] = escape(f"'{uploaded.name}' is larger than {format_bytes(limit)}.")
     else:
-        path = uploads.keep(space, uploaded, limit)
+        path = uploads.keep(space, uploaded, limit, FORMATS)
         st.session_state["pictures"] = {path.name: str(path), **own}
     st.session_state["picture count"] = count + 1
     uploads.give_back(uploaded)
