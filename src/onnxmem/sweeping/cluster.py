@@ -30,7 +30,7 @@ from onnxmem.sweeping.outcome import NO_MEMORY, Outcome, failure
 from onnxmem.sweeping.sent_files import SentFiles
 from onnxmem.units import format_bytes
 
-_KNOCK, _PAUSE = 3.0, 1.0
+_KNOCK, _PAUSE, _FIRST = 3.0, 1.0, 60.0
 _NO_ANSWER = "ray start --head starts one; if it asks for a token, set RAY_AUTH_MODE=token here, and where nodes start"
 _VARIABLES = {
     # Nothing of a sweep is anyone else's business.
@@ -85,7 +85,7 @@ class Cluster:
         return sum(node.places(stage, self._parallel) for node in self.nodes(stage))
 
     def processors(self, stage: Stage) -> Sequence[str]:
-        nodes = self.nodes(stage)
+        nodes = self._first_nodes(stage)
         if not nodes and stage.device != HOST:
             raise RuntimeUnsupported(
                 f"no node of the cluster has the GPU of '{stage.device}'",
@@ -96,6 +96,13 @@ class Cluster:
         told = self._told(stage.device)
         places = {node.id: node.places(stage, self._parallel) if stage.runs else 1 for node in nodes}
         return tuple(dict.fromkeys(told[node].processor(count) for node, count in places.items() if node in told))
+
+    def _first_nodes(self, stage: Stage) -> list[Node]:
+        """Those that there are; a node that has just been started may take a while to be known."""
+        until = time.monotonic() + _FIRST
+        while not (nodes := self.nodes(stage)) and stage.device == HOST and time.monotonic() < until:
+            time.sleep(_PAUSE)
+        return nodes
 
     def memory(self, stage: Stage) -> int | None:
         return min((node.room(stage, self._parallel) for node in self.nodes(stage)), default=None)
