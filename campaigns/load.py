@@ -57,9 +57,10 @@ _ANSWER_SECONDS = 120.0
 _WARM_ANSWERS = 30
 """What each worker has answered before memory counts."""
 _SLICE_SECONDS = 5.0
-_GROWTH, _GROWTH_OF_SECONDS = 8 << 20, 40 << 20
+_GROWTH = 8 << 20
 """By how much a worker may be larger in the second half than between the first tenth and that."""
 _SETTLED = 60.0
+"""Seconds from which on growth is judged."""
 _SLOWER = 1.1
 _SHOWN = 30.0
 _ENOUGH_PAIRS = 20
@@ -263,7 +264,7 @@ def load(server: str, workers: int, seconds: float, clients: Clients, ports: dic
         return Seen(time.monotonic() - started, psutil.cpu_percent() / 100, known, memory, latency)
 
 
-def judge(server: str, workers: int, clients: Clients, seen: Seen, port: int) -> Counter[str]:
+def judge(server: str, workers: int, clients: Clients, seen: Seen, port: int, *, planted: bool = False) -> Counter[str]:
     """Say what was found."""
     findings, asked = Counter(clients.findings), clients.asked
     compared = sum(each.kind in ("ordinary", "brief") and each.status == 200 for each in asked)
@@ -278,9 +279,9 @@ def judge(server: str, workers: int, clients: Clients, seen: Seen, port: int) ->
         # The least of many: what a request takes while it is answered comes and goes.
         early, late = min(memory[half // 5 : half]), min(memory[half:])
         print(f"  memory, {mode}: {format_bytes(early)} after the first tenth, {format_bytes(late)} in the second half")
-        # In a few seconds not every worker has seen every shape: then only what cannot be that is growth.
-        allowed = workers * (_GROWTH if seen.seconds >= _SETTLED else _GROWTH_OF_SECONDS)
-        if mode == "planned" and late - early > allowed:
+        # In a few seconds not every worker has seen every shape.
+        judged = mode == "planned" and (planted or seen.seconds >= _SETTLED)
+        if judged and late - early > _GROWTH * workers:
             findings[f"growth: by {format_bytes(late - early)}"] += 1
     now = {each.worker for each in asked if each.port == port and each.worker}
     if others := now - seen.known["planned"]:
@@ -324,7 +325,7 @@ def main() -> int:
                 }
                 clients = Clients(expected, seed=0)
                 seen = load(server, chosen.workers, chosen.minutes * 60 / len(servers), clients, ports)
-            found += judge(server, chosen.workers, clients, seen, ports["planned"])
+            found += judge(server, chosen.workers, clients, seen, ports["planned"], planted=chosen.planted)
     if chosen.planted:
         return 0 if {"wrong", "growth"} <= {what.split(":")[0] for what in found} else 1
     return 1 if found else 0
