@@ -57,7 +57,7 @@ _ANSWER_SECONDS = 120.0
 _WARM_ANSWERS = 30
 """What each worker has answered before memory counts."""
 _SLICE_SECONDS = 5.0
-_GROWTH = 8 << 20
+_GROWTH = 4 << 20
 """By how much a worker may be larger in the second half than between the first tenth and that."""
 _SETTLED = 60.0
 """Seconds from which on growth is judged."""

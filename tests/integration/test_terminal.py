@@ -127,13 +127,6 @@ def test_a_signal_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path, 
     assert set(os.listdir(temporary)) <= {".ses"} and os.listdir(place) == []
 
 
-def start_up() -> float:
-    """How long a process takes just now that only starts and ends: no time limit is about that."""
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import onnx, onnxruntime, onnxmem.cli"], check=True)
-    return time.monotonic() - started
-
-
 @pytest.mark.parametrize(
     ("verb", "options"),
     [
@@ -149,7 +142,8 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str, opti
     done = subprocess.run(
         [*command, "--time-limit", "3"], cwd=model.parent, capture_output=True, text=True, check=False
     )
-    assert time.monotonic() - started < 3 + 1 + 4 + start_up()
+    # Python itself takes a moment to start and to end; under load, more.
+    assert time.monotonic() - started < 3 + 1 + 4
     assert done.returncode == 3, done.stderr
     assert "timed out" in done.stderr.splitlines()[-1]
 
@@ -160,7 +154,7 @@ def test_a_measurement_ends_with_the_trials_there_was_time_for(model: Path) -> N
     done = subprocess.run(
         [*command, "--runs", "1", "--repeat", "1000", "--time-limit", "5"], capture_output=True, text=True, check=False
     )
-    assert time.monotonic() - started < 5 + 1 + 4 + start_up()
+    assert time.monotonic() - started < 5 + 1 + 4
     assert done.returncode == 0, done.stderr
     assert 1 <= len(json.loads(done.stdout)["repeats"]) < 100
 
@@ -176,7 +170,7 @@ def test_a_comparison_ends_with_the_repetitions_there_was_time_for(model: Path) 
         text=True,
         check=False,
     )
-    assert time.monotonic() - started < 8 + 1 + 4 + start_up()
+    assert time.monotonic() - started < 8 + 1 + 4
     assert done.returncode == 0, done.stderr
     assert [each["failure"] for each in json.loads(done.stdout)["candidates"]] == [None, None]
 
@@ -186,7 +180,7 @@ def test_a_run_in_this_very_process_is_ended_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "onnxmem", "trace", "long.onnx", "--dim", "batch=32768", "--time-limit", "3"]
     started = time.monotonic()
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert time.monotonic() - started < 3 + 1 + 4 + start_up()
+    assert time.monotonic() - started < 3 + 1 + 4
     assert done.returncode == 3 and "not done within" in done.stderr
 
 

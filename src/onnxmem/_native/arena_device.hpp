@@ -21,6 +21,12 @@ namespace onnxmem::arena {
 
 class Device;
 
+// Pieces of address space that memory comes and goes in. Larger ones are fewer calls, smaller ones let more of it go.
+constexpr std::size_t kPiece = std::size_t{32} << 20;
+
+// Memory of a device, pinned there.
+inline MemoryKind kind_on(int device) { return {1, 0, {1, device}, nullptr, {}}; }
+
 // What ONNX Runtime's own allocators promise on a device; its kernels rely on it.
 constexpr std::size_t kDeviceAlignment = 256;
 
@@ -130,6 +136,23 @@ class Device {
   std::unordered_map<void*, std::size_t> singles_;  // where there is no virtual memory
   std::size_t live_bytes_ = 0;
   std::uint64_t synchronizations_ = 0;  // in `settle`
+};
+
+// The driver works in the context that is the calling thread's at that moment: ours, while one of these lives.
+class Current {
+ public:
+  explicit Current(const Device& device)
+      : driver_(device.driver_), pushed_(driver_.push_context(device.context_) == 0) {}
+  ~Current() {
+    void* ours = nullptr;
+    if (pushed_) driver_.pop_context(&ours);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const Driver& driver_;
+  const bool pushed_;
 };
 
 // A device by its number, opened once per process and never closed; null and why, if it cannot be used.

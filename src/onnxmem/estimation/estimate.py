@@ -8,10 +8,20 @@ from os import PathLike
 from typing import Any, ClassVar
 
 from onnxmem.deadline import Deadline
-from onnxmem.documents import Record, stored
+from onnxmem.documents import Record
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.estimation.budgets import LEAST, BudgetFacts, budget_facts
-from onnxmem.estimation.records import BufferRow, ModelFacts, OnModel, Rated, UnknownTensor, listing, rating
+from onnxmem.estimation.records import (
+    BufferRow,
+    ModelFacts,
+    OnModel,
+    PeakFormula,
+    Rated,
+    SizedPeak,
+    UnknownTensor,
+    listing,
+    rating,
+)
 from onnxmem.estimation.tiling import TilingFacts, check_runnable, checked_extra_work, tile_schedule
 from onnxmem.measurement.device import HOST, check_device, device_number
 from onnxmem.model.dims import Expr
@@ -27,7 +37,7 @@ from onnxmem.prediction.on_device import OnDevice, forecast_on_device
 from onnxmem.prediction.predict import MODES, Subject, forecast_mode
 from onnxmem.prediction.prediction import Forecast
 from onnxmem.progress import OnProgress, Progress
-from onnxmem.schedule.formula import Formula, Piece, peak_formula
+from onnxmem.schedule.formula import Formula, peak_formula
 from onnxmem.schedule.scheduled import ALIGNMENT, STAGE_SHARE, Question, Scheduled, graph_of, order_graph, schedule
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Step
@@ -125,39 +135,6 @@ class Activations(Record):
             ),
             unknown=tuple(map(UnknownTensor.of, timeline.unknown)),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeakFormula(Record):
-    """The peak for any size, as text: `text` where `holds_for` is true, and the largest of `general` everywhere."""
-
-    dims: tuple[str, ...]
-    text: str = stored("peak_bytes")
-    holds_for: str
-    multiples: Mapping[str, int]
-    """The short form holds where each of these dimensions is a multiple of its number."""
-    pieces: tuple[Piece, ...]
-    """The short form, in bytes: the largest of these."""
-    general: tuple[str, ...]
-
-    @classmethod
-    def of(cls, formula: Formula) -> PeakFormula:
-        return cls(
-            dims=formula.symbols,
-            text=formula.text,
-            holds_for=formula.condition,
-            multiples=dict(formula.multiples),
-            pieces=formula.pieces,
-            general=tuple(map(str, formula.general)),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SizedPeak(Record):
-    """The formula at one useful size."""
-
-    dims: Mapping[str, int]
-    peak_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -349,7 +326,6 @@ def _budget(
     scheduled: Scheduled, question: Question, threads: int | None, budget: int | str, on_progress: OnProgress | None
 ) -> BudgetFacts | Unknown:
     subject = Subject.of_scheduled(scheduled, question.level, threads)
-
     step = on_progress or (lambda _: None)
     return budget_facts(subject, None if isinstance(budget, str) else budget, lambda what: step(Progress(what)))
 

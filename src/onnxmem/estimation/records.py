@@ -11,6 +11,7 @@ from onnxmem.model.dims import Dim
 from onnxmem.model.graph import Tensor
 from onnxmem.placement.plan import Plan
 from onnxmem.result import Result, check_schema
+from onnxmem.schedule.formula import Formula, Piece
 from onnxmem.schedule.scheduled import Scheduled
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Span, Timeline
@@ -257,3 +258,36 @@ def plain_shape(shape: Iterable[Dim] | None) -> Shape:
     if shape is None:
         return None
     return tuple(dim if isinstance(dim, int) else None if "?" in str(dim) else str(dim) for dim in shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakFormula(Record):
+    """The peak for any size, as text: `text` where `holds_for` is true, and the largest of `general` everywhere."""
+
+    dims: tuple[str, ...]
+    text: str = stored("peak_bytes")
+    holds_for: str
+    multiples: Mapping[str, int]
+    """The short form holds where each of these dimensions is a multiple of its number."""
+    pieces: tuple[Piece, ...]
+    """The short form, in bytes: the largest of these."""
+    general: tuple[str, ...]
+
+    @classmethod
+    def of(cls, formula: Formula) -> PeakFormula:
+        return cls(
+            dims=formula.symbols,
+            text=formula.text,
+            holds_for=formula.condition,
+            multiples=dict(formula.multiples),
+            pieces=formula.pieces,
+            general=tuple(map(str, formula.general)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedPeak(Record):
+    """The formula at one useful size."""
+
+    dims: Mapping[str, int]
+    peak_bytes: int

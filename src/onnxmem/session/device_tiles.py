@@ -22,6 +22,7 @@ from onnxmem.model.model import Model
 from onnxmem.rewriting.rewriting import apply
 from onnxmem.rewriting.search import search
 from onnxmem.rewriting.static import static_graph
+from onnxmem.session.choosing import asks_for_cuda, refuse_fallback
 from onnxmem.session.options import silent
 from onnxmem.session.packed_graphs import KEEP_CONFIG, KEEP_OPTIONS
 
@@ -31,7 +32,7 @@ _LARGEST = 2**31 - 2**24
 """What fits into the bytes of a model."""
 
 
-def tiled_for(model: str | bytes | os.PathLike[str], providers: Any) -> bytes:
+def tiled_for(model: str | bytes | os.PathLike[str], providers: Any, provider_options: Any = None) -> bytes:
     """The model as these providers run it, in pieces; ModelError, if no part of it needs less in pieces."""
     if isinstance(model, bytes) or Path(model).suffix != ".onnx":
         raise UsageError("tile=True on a GPU is for an .onnx file", hint="give its path")
@@ -44,11 +45,13 @@ def tiled_for(model: str | bytes | os.PathLike[str], providers: Any) -> bytes:
         options = silent(onnxruntime.SessionOptions())
         options.optimized_model_filepath = str(optimized)
         try:
-            onnxruntime.InferenceSession(str(path), options, providers)
+            session = onnxruntime.InferenceSession(str(path), options, providers, provider_options)
         except Exception as error:  # onnxruntime raises a dozen classes of its own
             raise ModelError(f"ONNX Runtime cannot load the model: {str(error).splitlines()[0]}") from error
+        if asks_for_cuda(providers):
+            refuse_fallback(session.get_providers())
         if optimized.stat().st_size > _LARGEST:
-            raise ModelError(f"'{path.name}' is too large to be rewritten for a GPU, which ends at 2 GiB")
+            raise ModelError(f"'{path.name}' is larger than 2 GiB, and cannot be rewritten for a GPU")
         opened = Model.open(optimized)
         shapes = {name: tuple(int(str(dim)) for dim in shape or ()) for name, shape in opened.inputs.items()}
         found = search(static_graph(opened, shapes, optimized=False))

@@ -90,7 +90,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if exact is False and asks_for_cuda(providers):
                 from onnxmem.session.device_tiles import HOW, tiled_for  # noqa: PLC0415  it needs what parses models
 
-                path_or_bytes = tiled_for(path_or_bytes, providers)
+                path_or_bytes = tiled_for(path_or_bytes, providers, provider_options)
                 settings, config = {**HOW[0], **(settings or {})}, {**HOW[1], **(config or {})}
             else:
                 only_cpu(providers, "tile=True", "exact=False allows pieces that are rounded otherwise")

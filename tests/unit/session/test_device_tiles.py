@@ -55,7 +55,7 @@ def test_a_session_for_a_gpu_is_rewritten_only_if_pieces_may_be_rounded_otherwis
     """A GPU that there is not: ONNX Runtime runs on the CPU instead, and what it is given is the rewritten graph."""
     there: list[Any] = []
 
-    def rewritten(path: Path, _: Any) -> Path:
+    def rewritten(path: Path, *_: Any) -> Path:
         there.append(path)
         return path
 

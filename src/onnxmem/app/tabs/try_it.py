@@ -91,11 +91,11 @@ def _take_upload(space: Workspace, own: dict[str, str]) -> None:
             st.error(error)
     if uploaded is None:
         return
-    if uploaded.size > limit:
-        st.session_state["picture error"] = escape(f"'{uploaded.name}' is larger than {format_bytes(limit)}.")
-    else:
+    try:
         path = uploads.keep(space, uploaded, limit, FORMATS)
         st.session_state["pictures"] = {path.name: str(path), **own}
+    except OnnxmemError as error:
+        st.session_state["picture error"] = escape(f"{error}.")
     st.session_state["picture count"] = count + 1
     uploads.give_back(uploaded)
     st.rerun()

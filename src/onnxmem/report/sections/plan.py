@@ -124,12 +124,8 @@ def _estimate_charts(document: Document, best: Document | None) -> tuple[Chart, 
         "seconds": best["seconds"],
         "proven_bound_bytes": best["peak_bytes"] if best["optimal"] else activations["lower_bound_bytes"],
     }
-    return (
-        *on_device.device_charts(document),
-        *forecast_charts(document),
-        bars,
-        *memory_map(plan, known(best, "peak_bytes"), verdict(best)),
-    )
+    processes = on_device.device_charts(document) or forecast_charts(document)
+    return (*processes, bars, *memory_map(plan, known(best, "peak_bytes"), verdict(best)))
 
 
 def _estimate_tables(document: Document) -> tuple[Table, ...]:
