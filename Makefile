@@ -6,7 +6,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -name '*.py'
 NATIVE := $(wildcard src/onnxmem/_native/*.[ch]pp tests/native/*.[ch]pp)
 COMPILED = $(firstword $(shell ls -td build/*/compile_commands.json 2>/dev/null))
 
-.PHONY: demo test run-tests check tidy coverage campaign docs help clean
+.PHONY: demo test run-tests check tidy coverage campaign dist docs help clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make tidy      clang-tidy on the native code"
 	@echo "make coverage  run the tests and say which branches they leave out"
 	@echo "make campaign  search for what breaks it, NAME=files: docs/reliability.md"
+	@echo "make dist      build and check the sdist and the wheels, into dist"
 	@echo "make docs      build the reference of the library into build/docs"
 	@echo "make clean     remove $(VENV), builds and caches"
 
@@ -52,6 +53,10 @@ coverage: $(VENV)/installed-tests
 
 campaign: $(VENV)/installed-tests
 	$(VENV)/bin/python -m campaigns.$(or $(NAME),files) $(ARGUMENTS)
+
+dist: $(VENV)/created
+	$(PIP) install --group dist
+	$(VENV)/bin/python -m scripts.dist
 
 docs: $(VENV)/installed-tests
 	$(PIP) install --group docs

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -90,6 +91,15 @@ def test_every_public_function_is_typed_and_explained() -> None:
             assert thing.__doc__, f"{name} has no docstring"
             extra = [p for p in inspect.signature(thing).parameters.values() if p.kind is p.VAR_KEYWORD]
             assert all("Unpack[" in str(p.annotation) for p in extra), f"{name} takes anything"
+
+
+def test_every_native_source_is_built() -> None:
+    """One that is left out is missed only when its module is imported."""
+    root = Path(__file__).parents[2]
+    calls = (root / "CMakeLists.txt").read_text()
+    modules = re.findall(r"^native_module\((\w+)[^)]*?(?:PARTS\s+([\w\s]+))?\)", calls, re.MULTILINE)
+    built = {f"{name}_{part}" for name, parts in modules for part in parts.split()} | {name for name, _ in modules}
+    assert built == {path.stem for path in (root / "src" / "onnxmem" / "_native").glob("*.cpp")}
 
 
 def test_the_package_that_is_tested_is_the_installed_one() -> None:
