@@ -55,9 +55,7 @@ _DARK_STYLE = f"""<style>
 def main() -> None:
     """Draw it, for the tab and the moment for which the server calls this."""
     st.set_page_config("onnxmem", page_icon=str(_ICON), layout="wide", initial_sidebar_state="auto")
-    st.html(_STYLE)
-    if is_dark():
-        st.html(_DARK_STYLE)
+    st.html(_STYLE + (_DARK_STYLE if is_dark() else ""))
     space = workspace()
     with st.sidebar:
         st.title("onnxmem", anchor=False)
@@ -70,17 +68,21 @@ def main() -> None:
             choice = Choice(path=path, dims=dims, mode=sidebar.choose_mode(), budget=sidebar.choose_budget())
     if choice is None:
         st.title("onnxmem", anchor=False)
-        st.markdown("The model is being made.")
+        st.container().markdown("The model is being made.")
         return
-    estimate = space.ask(*choice.words("estimate"))
-    st.title(escape(choice.name), anchor=False)
-    show_headline(space, choice, estimate)
-    _show_tabs(space, choice, estimate)
+    show_model(space, choice, space.ask(*choice.words("estimate")))
     measure_page()
 
 
-def _show_tabs(space: Workspace, choice: Choice, estimate: Job) -> None:
-    """Only the open one is drawn."""
+def show_model(space: Workspace, choice: Choice, estimate: Job) -> None:
+    """Its name, the figures, and the tabs, of which only the open one is drawn.
+
+    The tabs are always the third thing here, whatever there is to say above them: a part of a tab that is drawn by
+    itself says where it is by such numbers, and a browser that finds something else there shows an empty page.
+    """
+    st.title(escape(choice.name), anchor=False)
+    with st.container():
+        show_headline(space, choice, estimate)
     for tab, module in zip(st.tabs(list(TABS), key="tab", on_change="rerun"), TABS.values(), strict=True):
         if tab.open:
             with tab:

@@ -17,6 +17,8 @@ from onnxmem.session.modes import CUDA
 from onnxmem.unknown import Bytes, Unknown, known
 
 HOST = "cpu"
+DEVICE_MODES = ("stock", "tuned", "planned")
+"""Ways of running that differ on a GPU; the others are about where the CPU's memory is."""
 _INTERVAL = 0.01
 _HINT = "nvidia-smi shows the GPUs there are"
 

@@ -21,7 +21,7 @@ from onnxmem.environment import read_environment
 from onnxmem.errors import OnnxmemError, RuntimeUnsupported
 from onnxmem.files import write_text
 from onnxmem.folders import cache_folder, private_cache, temporary_folder
-from onnxmem.measurement.device import Gpu
+from onnxmem.measurement.device import DEVICE_MODES, Gpu
 from onnxmem.measurement.measure import measure
 from onnxmem.measurement.protocol import LOAD, STEADY_RUNS
 from onnxmem.model.graph import Graph, Node, Tensor
@@ -37,7 +37,6 @@ from onnxmem.scratch.kernel import NOTHING, Scratch
 from onnxmem.session.planned.trace import DEVICE_ALIGNMENT, OUTLIVES, Trace
 from onnxmem.unknown import Unknown
 
-DEVICE_MODES = ("stock", "tuned", "planned")
 _STEADY = 3
 """Later runs until the arena has its final size."""
 _ORDERS = 9

@@ -12,7 +12,7 @@ from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.cache import drop
-from onnxmem.measurement.device import HOST, check_device
+from onnxmem.measurement.device import DEVICE_MODES, HOST, check_device
 from onnxmem.measurement.feeds import Fed, make_feeds
 from onnxmem.measurement.measure import worker_task
 from onnxmem.measurement.protocol import SavedFeeds, Task
@@ -28,7 +28,6 @@ from onnxmem.sharing.sharing import BASELINES, Cold, Group, Latency, Sharing, Wo
 from onnxmem.unknown import Unknown
 
 ONNX_MODES = ("stock", "external", "mapped", "prepacked")
-DEVICE_MODES = ("stock", "tuned", "planned")
 ORT_MODES = ("ort", "ort-mapped", "ort-mapped-packed")
 
 # Runs in a row before it is another's turn.

@@ -16,6 +16,9 @@ from onnxmem.measurement.device import HOST
 from onnxmem.session.modes import Setting
 from onnxmem.sweeping.verbs import find_verb
 
+_ON_DEVICE_SECONDS = 600.0
+"""At least, where no time limit is given: to start on a GPU takes a while."""
+
 
 class Stage(NamedTuple):
     """Cells that need the same kind of place, and so are worked out together."""
@@ -88,12 +91,14 @@ class Cell(Record):
     @property
     def limit(self) -> float:
         """The seconds that it may take."""
-        return find_verb(self.verb).seconds if self.time_limit is None else self.time_limit
+        if self.time_limit is not None:
+            return self.time_limit
+        return max(find_verb(self.verb).seconds, 0.0 if self.settings.device == HOST else _ON_DEVICE_SECONDS)
 
     @property
     def stage(self) -> Stage:
-        """With which others it is worked out."""
-        return Stage(find_verb(self.verb).runs, self.settings.device)
+        """With which others it is worked out. On a GPU even an estimate runs kernels, to see what they take."""
+        return Stage(find_verb(self.verb).runs or self.settings.device != HOST, self.settings.device)
 
     @property
     def how(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from onnxmem.environment import package_version
 from onnxmem.errors import OnnxmemError, UsageError
-from onnxmem.measurement.device import HOST
+from onnxmem.measurement.device import DEVICE_MODES, HOST
 from onnxmem.measurement.feeds import make_feeds, shapes_of_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Signature, read_signature
@@ -200,9 +200,10 @@ def _modes(verb: Verb, model: _Looked, group: Group) -> tuple[str, ...]:
     modes = tuple(dict.fromkeys(
         mode if mode and verb.name == "share" else mode_for(mode, model.path) for mode in group.modes
     ))  # fmt: skip
+    predicted = PREDICTED if settings.device == HOST else DEVICE_MODES
     for mode in modes:
-        if verb.name == "estimate" and mode not in PREDICTED:
-            raise UsageError(f"mode '{mode}' cannot be predicted", hint=f"predicted are {', '.join(PREDICTED)}")
+        if verb.name == "estimate" and mode not in predicted:
+            raise UsageError(f"mode '{mode}' cannot be predicted", hint=f"predicted are {', '.join(predicted)}")
     if verb.modes == "each":
         return modes
     if len(modes) < 2:

@@ -27,11 +27,11 @@ class Verb:
 
 
 VERBS = (
-    Verb("estimate", "predicted peak RSS", False, 60.0),
+    Verb("estimate", "predicted peak RSS", False, 60.0, device_label="predicted memory of the GPU"),
     Verb("plan", "arena of the plan", False, 60.0, modes="none"),
     Verb("measure", "peak RSS", True, 600.0, device_label="peak memory of the GPU", options=True),
     Verb("release", "kept after releasing", True, 600.0, device_label="kept on the GPU after releasing", options=True),
-    Verb("share", "PSS of all workers", True, 3600.0, options=True),
+    Verb("share", "PSS of all workers", True, 3600.0, device_label="memory of the GPU with all workers", options=True),
     Verb("compare", "least peak RSS of the modes", True, 3600.0, modes="all", device_label="least peak of the GPU"),
 )
 """In the order of work: what runs nothing comes first."""

@@ -16,6 +16,7 @@ from onnxmem.estimation.planning import plan
 from onnxmem.history.figures_of import measured, predicted
 from onnxmem.measurement.device import HOST
 from onnxmem.measurement.measure import measure
+from onnxmem.prediction.on_device import OnDevice
 from onnxmem.releasing.ladder import release_ladder
 from onnxmem.sharing.share import share
 from onnxmem.sweeping.cell import Cell
@@ -67,7 +68,12 @@ def _configured(cell: Cell) -> dict[str, Any]:
 
 
 def _estimate(cell: Cell) -> Outcome:
-    result = estimate(cell.model, shapes=cell.shapes, threads=cell.settings.threads, time_limit=cell.limit)
+    settings = cell.settings
+    result = estimate(
+        cell.model, shapes=cell.shapes, threads=settings.threads, time_limit=cell.limit, device=settings.device
+    )
+    if result.device is not None:
+        return Outcome(size=_on_device(result.device, cell.mode), result=result.document())
     if isinstance(result.processes, Unknown):
         return Outcome(size=result.processes, result=result.document())
     forecast = next((each for each in result.processes if each.mode == cell.mode), None)
@@ -75,6 +81,12 @@ def _estimate(cell: Cell) -> Outcome:
         return Outcome(size=Unknown(f"there is no forecast for mode '{cell.mode}'"), result=result.document())
     figures = predicted(forecast)
     return Outcome(size=figures.peak, figures=figures, result=result.document())
+
+
+def _on_device(found: OnDevice | Unknown, mode: str) -> Bytes:
+    if isinstance(found, Unknown):
+        return found
+    return next((each.most for each in found.modes if each.mode == mode), Unknown(f"there is no forecast for '{mode}'"))
 
 
 def _plan(cell: Cell) -> Outcome:
@@ -116,12 +128,17 @@ def _release(cell: Cell) -> Outcome:
 
 
 def _share(cell: Cell) -> Outcome:
-    result = share(cell.model, cell.settings.workers, (cell.mode,), cold=False, **_configured(cell))
+    settings = cell.settings
+    result = share(cell.model, settings.workers, (cell.mode,), cold=False, device=settings.device, **_configured(cell))
     failed = next((text for group in result.groups for text in group.failures), None)
     if failed is not None:
         return failure(_reason(f": {failed}"), failed, result=result.document())
     most = max(result.modes, key=lambda each: each.workers)
-    return Outcome(size=most.total_pss, latency=most.latency, result=result.document())
+    return Outcome(
+        size=most.total_pss if most.total_device is None else most.total_device,
+        latency=most.latency,
+        result=result.document(),
+    )
 
 
 def _compare(cell: Cell) -> Outcome:

@@ -108,9 +108,14 @@ def test_names_that_tell_models_apart(tmp_path: Path) -> None:
         ('[[models]]\npath = "."', "it is a folder", "/*.onnx"),
         ('[[models]]\npath = "a.onnx"\ndevice = "tpu"', "there is no device 'tpu'", "cuda:1"),
         (
-            '[[models]]\npath = "a.onnx"\ndevice = "cuda"\nverbs = "share"',
-            "share is about the CPU's memory",
+            '[[models]]\npath = "a.onnx"\ndevice = "cuda"\nverbs = "plan"',
+            "plan is about the CPU's memory",
             "leave it",
+        ),
+        (
+            '[[models]]\npath = "a.onnx"\ndevice = "cuda"\nverbs = "estimate"\nmodes = "external"',
+            "mode 'external' ",
+            "",
         ),
         ('device = "cuda"\n[[models]]\npath = "a.onnx"\nmemory_limit = "1GiB"', "a memory limit is for the CPU", ""),
         ('[[models]]\npath = "a.onnx"\ninputs = "gone.npz"', "'gone.npz', and there is no such file", ""),
@@ -171,14 +176,15 @@ def test_arrays_are_part_of_the_key(models: Path) -> None:
 
 def test_a_device_is_another_cell_that_is_worked_out_last(models: Path) -> None:
     text = 'verbs = ["plan", "measure"]\n[[models]]\npath = "a.onnx"\n'
-    on_gpu = '[[models]]\npath = "a.onnx"\nverbs = "measure"\ndevice = "cuda:1"\n'
+    on_gpu = '[[models]]\npath = "a.onnx"\nverbs = ["measure", "share", "estimate"]\ndevice = "cuda:1"\n'
     cells = make_cells(read_spec(spec_of(models, text + on_gpu))).cells
     assert [cell.stage for cell in sorted(cells, key=lambda cell: cell.stage)] == [
         (False, "cpu"),
         (True, "cpu"),
-        (True, "cuda:1"),
+        *[(True, "cuda:1")] * 3,  # even an estimate runs kernels there
     ]
-    assert [cell.how for cell in cells] == ["", "stock", "stock on cuda:1"]
+    assert [cell.how for cell in cells] == ["", "stock", *["stock on cuda:1"] * 3]
+    assert [cell.limit for cell in cells] == [60.0, 600.0, 600.0, 3600.0, 600.0]
     assert cells[1].key.mode == "stock" and cells[2].key.mode == "stock on cuda:1"
 
 
