@@ -28,19 +28,23 @@ from campaigns import places
 from campaigns.places import CannotBeHad, Place, Refused
 from scripts.dist import DIST, UV
 
+_ENDS = ("alive", "forked", "in_a_thread", "pool_of_forks", "imported_anew")
 TESTS = (
-    "tests/unit/test_package.py",
+    "tests/unit/test_package.py::test_the_package_that_is_tested_is_the_installed_one",
+    "tests/unit/test_package.py::test_the_public_names_are_there_and_sorted",
+    "tests/unit/test_package.py::test_importing_it_is_light",
     "tests/unit/placement/test_native.py",
     "tests/unit/session/planned/test_arena_native.py",
     "tests/unit/session/planned/test_planned.py",
-    "tests/unit/session/planned/test_sharing.py",
-    "tests/unit/session/test_session.py",
-    "tests/unit/packing",
+    "tests/unit/session/planned/test_sharing.py::test_an_output_takes_the_place_of_an_input_that_dies",
+    "tests/unit/session/planned/test_sharing.py::test_other_shapes_share_what_the_first_one_did",
+    "tests/unit/packing/test_blobs.py",
     "tests/unit/measurement/test_limit.py",
     "tests/unit/measurement/test_probes.py",
-    "tests/integration/test_cli.py",
-    "tests/integration/test_pack.py",
-    "tests/integration/test_process_end.py",
+    "tests/integration/test_cli.py::test_plan_writes_a_plan_and_a_picture",
+    "tests/integration/test_cli.py::test_the_command_runs_as_a_program",
+    "tests/integration/test_pack.py::test_every_mode_packs_and_computes_the_same[prepacked]",
+    *(f"tests/integration/test_process_end.py::test_it_ends_well[{end}]" for end in _ENDS),
 )
 """The native modules, planned sessions, packages, how processes end, and the command."""
 _EXTRAS = ("report", "solvers", "app")

@@ -44,7 +44,7 @@ class Place(NamedTuple):
         """Run Python with these arguments beside the tests; `path` is searched for packages first."""
         # Nothing that is set here for other things: neither where packages lie, nor what settings plans have.
         kept = {name: os.environ[name] for name in ("LANG", "ONNXMEM_MODEL_CACHE") if name in os.environ}
-        shared = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONDONTWRITEBYTECODE": "1"}
+        shared = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
         home = self.inside or str(self.folder)
         own = {"HOME": home, "TMPDIR": f"{home}/tmp"} | ({"PYTHONPATH": path} if path else {})
         return subprocess.run(
@@ -123,7 +123,8 @@ def environment(
         _check(_quietly(*command, "--output-file", versions, ROOT / "pyproject.toml"), "no versions")
         wanted += ["--constraint", str(versions)]
     only_wheels = () if lowest else ("--only-binary", ":all:")  # psutil 5.9.0 is older than Python 3.11
-    _check(_quietly(*UV, "pip", "install", "--python", home, *only_wheels, *options, *wanted), _REFUSED, Refused)
+    install = (*UV, "pip", "install", "--compile-bytecode", "--python", home)
+    _check(_quietly(*install, *only_wheels, *options, *wanted), _REFUSED, Refused)
     return Place(str(home / "bin" / "python"), folder)
 
 

@@ -15,7 +15,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 START = """
-import gc, importlib, multiprocessing, os, sys, threading
+import gc, importlib, multiprocessing, os, sys, threading, warnings
+# Importing ONNX Runtime starts a thread: from 3.12 on Python warns of every fork after that, with stock sessions, too.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
 import numpy as np, onnxruntime as ort
 from onnxmem import InferenceSession
 from tests import small_models as models

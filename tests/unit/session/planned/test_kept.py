@@ -22,7 +22,16 @@ from onnxmem.session.planned.plan_book import PlanBook
 from onnxmem.session.planned.run_key import RunKey
 from onnxmem.session.planned.trace import Trace
 from tests import small_models
-from tests.unit.session.planned.test_sharing import BYTES, CHAIN, FEEDS, _however_small, bits, model, stock
+from tests.unit.session.planned.test_sharing import (
+    BYTES,
+    CHAIN,
+    FEEDS,
+    SHARES_PLACES,
+    _however_small,
+    bits,
+    model,
+    stock,
+)
 
 assert _however_small  # used as it is there: everything is worth sharing
 
@@ -67,6 +76,7 @@ def the_plan(session: Any) -> kept_module.KeptPlan:
     return kept_module.KeptPlan(Trace.recorded(shape.tape.trace), shape.placement)
 
 
+@SHARES_PLACES
 def test_a_later_start_shares_at_its_first_run(plans: Path) -> None:
     first = started(CHAIN)
     assert counts(first) == (0, 1, 0, 0) and len(list(plans.iterdir())) == 1
@@ -110,12 +120,14 @@ def test_what_may_run_in_another_order_must_be_recorded_twice(plans: Path) -> No
     assert [session.memory.runs_recorded for session in sessions] == [1, 0]
 
 
+@SHARES_PLACES
 def test_what_is_hardly_worth_it_is_not_kept(plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_module, "_WORTHWHILE", 2 * BYTES + 1)
     started(CHAIN)
     assert not plans.exists()
 
 
+@SHARES_PLACES
 def test_each_shape_has_its_own(plans: Path) -> None:
     larger = {"x": np.concatenate([FEEDS["x"]] * 3)}
     session = started(CHAIN)
@@ -129,6 +141,7 @@ def test_each_shape_has_its_own(plans: Path) -> None:
         assert [shape.shared_places for shape in later.memory.shapes] == [3, 3]
 
 
+@SHARES_PLACES
 def test_sessions_that_share_nothing_have_their_own() -> None:
     for options, plan in (({"sharing": False}, (3 * BYTES, 0)), ({}, (2 * BYTES, 3))):
         for recorded in (1, 0):
@@ -143,6 +156,7 @@ def test_where_nothing_is_shared_nothing_has_to_be_proven(monkeypatch: pytest.Mo
     assert counts(started(MATMULS)) == (1, 0, 0, 0)
 
 
+@SHARES_PLACES
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"\xff" * 4000])
 def test_a_damaged_file_is_as_good_as_none(plans: Path, damage: bytes) -> None:
     started(CHAIN)
@@ -155,6 +169,7 @@ def test_a_damaged_file_is_as_good_as_none(plans: Path, damage: bytes) -> None:
     assert counts(started(CHAIN)) == (1, 0, 0, 0)
 
 
+@SHARES_PLACES
 def test_a_file_that_says_nonsense_is_not_followed(plans: Path) -> None:
     session = started(CHAIN)
     (shape,) = session._planner.book.snapshot()[1]
@@ -175,6 +190,7 @@ def test_a_file_that_says_nonsense_is_not_followed(plans: Path) -> None:
     assert written(Trace(trace.sizes, trace.uppers, trace.lowers), placement) is None
 
 
+@SHARES_PLACES
 def test_the_plan_of_another_model_is_noticed_and_replaced(plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = model(("Exp", ["x"], "a"), ("Sin", ["a"], "b"), ("MatMul", ["b", "m"], "out"), m=ONES)
     plan = the_plan(started(other, keep_plans=False))
@@ -186,6 +202,7 @@ def test_the_plan_of_another_model_is_noticed_and_replaced(plans: Path, monkeypa
     assert [counts(started(CHAIN))[0] for _ in range(3)] == [0, 1, 1]
 
 
+@SHARES_PLACES
 def test_other_nodes_with_the_same_calls_do_not_share(plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = the_plan(started(SINES, keep_plans=False))
     assert len(plan.placement.shared) == 2
