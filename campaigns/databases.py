@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from campaigns import corpus
-from campaigns.documents import BYTES
+from campaigns.documents import BYTES, draw
 from campaigns.hunt import Target
 from campaigns.mutations import NUMBERS, TEXTS, changed_bytes, changed_json
 from onnxmem.history.entry import Entry, Key
@@ -19,7 +19,6 @@ from onnxmem.history.figures import Figures
 from onnxmem.history.history import read_history
 from onnxmem.history.store import append, check_history, last_passed
 from onnxmem.report.build import make_report
-from onnxmem.report.render.to_terminal import render_text
 from onnxmem.sweeping.cell import Cell, Settings, Stage
 from onnxmem.sweeping.export import export_rows
 from onnxmem.sweeping.outcome import CRASH, Outcome, failure
@@ -124,7 +123,7 @@ def _history(path: Path) -> None:
     check_history(path)
     history = read_history(path)
     history.document()
-    render_text(make_report([history]))
+    draw(make_report([history]), path)
     last_passed(path, _KEY)
 
 
@@ -132,7 +131,7 @@ def _sweep(path: Path) -> None:
     read_status(path)
     found = read_sweep(path)
     found.document()
-    render_text(make_report([found]))
+    draw(make_report([found]), path)
     table = path.with_name("table.csv")
     try:
         export_rows(path, Filter(), table)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,6 +24,7 @@ from onnxmem.report.render.to_html import render_html
 from onnxmem.report.render.to_json import render_json
 from onnxmem.report.render.to_markdown import render_markdown
 from onnxmem.report.render.to_terminal import render_text
+from onnxmem.report.report import Report
 from onnxmem.sweeping.cells import make_cells
 from onnxmem.sweeping.spec import read_spec
 
@@ -130,6 +133,8 @@ def _measured() -> list[str]:
     def write(folder: Path) -> None:
         folder.mkdir()
         measurement = onnxmem.measure(model, runs=1)
+        # Of hundreds of samples, each as good as another, nearly all changes would be in one.
+        measurement = replace(measurement, timeline=measurement.timeline[:5])
         checking = onnxmem.check(model, budget="1GiB", runs=1)
         for name, each in (("0", checking), ("1", measurement), ("2", onnxmem.explain(model))):
             (folder / name).write_text(json.dumps(each.document()))
@@ -137,11 +142,17 @@ def _measured() -> list[str]:
     return [path.read_text() for path in sorted(corpus.kept("measured", write).iterdir())]
 
 
-def _report(path: Path) -> None:
-    report = read_report([path])
-    for shown in (render_text(report), render_markdown(report)):
+def draw(report: Report, path: Path) -> None:
+    """As Markdown, and one in four also for a terminal: that takes ten times as long."""
+    renderers = [render_markdown, render_text][: 1 + (zlib.crc32(path.read_bytes()) % 4 == 0)]
+    for shown in (render(report) for render in renderers):
         if odd := [c for c in shown if not c.isprintable() and c != "\n"]:
             raise WrongAnswer(f"a report has the character {odd[0]!r}")
+
+
+def _report(path: Path) -> None:
+    report = read_report([path])
+    draw(report, path)
     json.loads(render_json(report))
 
 

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from onnxmem.documents import Record
@@ -66,6 +67,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@cache
 def package_version(package: str) -> str:
     """The version of an installed package."""
     # Late: it imports a mail parser, and sessions that only know their own records would have it, too.

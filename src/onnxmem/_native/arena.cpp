@@ -286,6 +286,23 @@ void make_results(nb::module_& module) {
       .def_ro("marks", &Replayed::marks);
 }
 
+// All that the garbage collector knows, but for tuples. A tuple that another thread is just filling must not be
+// referred to: Python would refuse to give it its final length, and that thread would fail. So nothing here may run
+// Python's own code, which lets other threads in: no object is asked anything, and nothing is made that could set off
+// the collector.
+nb::list tracked_objects() {
+  nb::list kept;
+  const nb::object every = nb::module_::import_("gc").attr("get_objects")();
+  const auto count = static_cast<Py_ssize_t>(nb::len(every));
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    PyObject* thing = PyList_GetItem(every.ptr(), k);
+    if (thing == nullptr) throw nb::python_error();
+    const bool passed_over = PyTuple_Check(thing) || thing == kept.ptr();
+    if (!passed_over && PyList_Append(kept.ptr(), thing) != 0) throw nb::python_error();
+  }
+  return kept;
+}
+
 // Classes can be made only once in a process, and a module may well be imported a second time.
 template <typename... Types>
 bool reuse(nb::module_& module, std::initializer_list<const char*> names) {
@@ -328,6 +345,7 @@ NB_MODULE(arena, module) {
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
   module.def("mark_as", &mark_as, nb::arg("token"));
   module.def("end_run", &end_run, nb::arg("settled") = true);
+  module.def("tracked_objects", &tracked_objects);
   module.def("heap_stats", &heap_stats);
   module.def("trim_heap", &trim_heap);
 

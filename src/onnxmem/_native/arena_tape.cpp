@@ -147,7 +147,9 @@ void Tape::check_placement() {
       continue;
     }
     if (start % alignment_ != 0) throw std::invalid_argument("an offset is not aligned");
-    if (bytes > std::numeric_limits<std::int64_t>::max() - guard_ - start)
+    // One after the other: a difference below zero would be a very large one.
+    constexpr std::size_t end = std::numeric_limits<std::int64_t>::max();
+    if (guard_ > end || start > end - guard_ || bytes > end - guard_ - start)
       throw std::invalid_argument("a buffer passes the end of memory");
     // Whose place it is was checked: of equal offset, alive now, and alone there.
     if (takes_over(event.buffer) ? !live.pass_on(start, size_of(event.buffer))

@@ -18,12 +18,12 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, filterfalse
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from onnxmem._native.arena import tracked_objects
 from onnxmem.documents import Record, stored
 from onnxmem.units import format_bytes
 
@@ -134,7 +134,7 @@ def _sessions() -> list[Any]:
     runtime = sys.modules.get("onnxruntime")
     if runtime is None:
         return []
-    every = (thing for thing in _tracked() if issubclass(type(thing), runtime.InferenceSession))
+    every = (thing for thing in tracked_objects() if issubclass(type(thing), runtime.InferenceSession))
     return [session for session in every if vars(session).get("_sess") is not None]
 
 
@@ -179,7 +179,7 @@ def _values() -> Iterator[tuple[Any, Any]]:
         for value in _locals(frame).values():
             if _may_hold_memory(value):
                 yield frame, value
-    every = _tracked()
+    every = tracked_objects()  # tuples are found in what refers to them
     # No function inside this one may use `every`: it would hold what is in it, itself included, and so for ever.
     for first in range(0, len(every), _BATCH):
         batch = every[first : first + _BATCH]
@@ -187,16 +187,6 @@ def _values() -> Iterator[tuple[Any, Any]]:
         if _any_may_hold_memory(gc.get_referents(*batch)):
             for container in batch:
                 yield from _parts(container)
-
-
-def _tracked() -> list[Any]:
-    """All that the collector knows, but for tuples, which are found in what refers to them.
-
-    A tuple that another thread is just filling must not be referred to: Python would refuse to give it its final
-    length, and that thread would fail. No step of this is Python's own, so no other thread can run before it is done.
-    """
-    every: list[Any] = next(map(list, map(partial(filterfalse, tuple.__instancecheck__), iter(gc.get_objects, None))))
-    return every
 
 
 def _parts(container: Any) -> Iterator[tuple[Any, Any]]:

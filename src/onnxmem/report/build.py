@@ -13,6 +13,7 @@ from typing import Any
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.report.cells import words
 from onnxmem.report.charts.timeline import SCALE
+from onnxmem.report.damaged import verb_of, whole
 from onnxmem.report.render.to_json import SCHEMA
 from onnxmem.report.report import Chart, Document, Report, Section
 from onnxmem.report.sections import section
@@ -47,10 +48,11 @@ def _on_one_scale(sections: list[Section]) -> list[Section]:
     """Timelines of one model reach equally far up: readers compare them by eye."""
     tops: dict[str, int] = {}
     for chart in (chart for each in sections for chart in each.charts if chart.kind == "timeline"):
-        sizes = [phase.get("peak_rss_bytes") or 0 for phase in chart.document["phases"]]
-        sizes += [sample["rss_bytes"] for sample in chart.document["timeline"]]
-        name = str(chart.document["model"])
-        tops[name] = max([tops.get(name, 0), *sizes])
+        with whole(verb_of(chart.document)):
+            sizes = [phase.get("peak_rss_bytes") or 0 for phase in chart.document["phases"]]
+            sizes += [sample["rss_bytes"] for sample in chart.document["timeline"]]
+            name = str(chart.document["model"])
+            tops[name] = max([tops.get(name, 0), *sizes])
 
     def scaled(chart: Chart) -> Chart:
         if chart.kind != "timeline":
@@ -81,7 +83,7 @@ def read_report(paths: Iterable[str | PathLike[str]], title: str = "") -> Report
     for path in paths:
         for document in _read(Path(path)):
             try:
-                section(document)
+                _on_one_scale([section(document)])
             except OnnxmemError as error:
                 raise UsageError(f"'{path}': {error}", hint=error.hint) from error
             documents.append(document)

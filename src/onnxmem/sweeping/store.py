@@ -69,6 +69,12 @@ _TABLES = (
     )""",
 )
 
+_ODD = " OR ".join(
+    [f"typeof({name}) NOT IN ('integer', 'real', 'null')" for name in ("bytes", "latency_seconds", "seconds")]
+    + [f"typeof({name}) != 'text'" for name in ("verb", "state", "model", "mode", "processor", "size")]
+)
+"""A condition for what no sweep writes; an index holds all that it asks about."""
+
 
 def check_store(path: Path) -> None:
     """Can cells be added to this file? Asked before any work."""
@@ -210,6 +216,9 @@ def asking(path: Path) -> Iterator[sqlite3.Connection]:
     with reading(path) as connection:
         if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'cells'").fetchone()[0]:
             raise UsageError(f"'{path}' is a history without a sweep", hint="onnxmem history reads it")
+        # SQLite keeps whatever is written, and computes with some of it.
+        if connection.execute(f"SELECT 1 FROM cells WHERE {_ODD} LIMIT 1").fetchone():
+            raise UsageError(f"'{path}' is damaged: a figure in it is no number, or a name is no text", hint=hint)
         connection.row_factory = sqlite3.Row
         yield connection
 

@@ -22,7 +22,7 @@ def draw(*given: object) -> None:
     show_model(*given)  # type: ignore[arg-type]
 
 
-def place_of_tabs(space: Workspace, choice: Choice, document: Any) -> int:
+def place_of_tabs(space: Workspace, choice: Choice, document: Any) -> Any:
     job = SimpleNamespace(words=(), document=document, error="", hint="", cancelled=False, ended=document is not None,
                           stages=[], seconds=1.0)  # fmt: skip
     page = testing.AppTest.from_function(draw, args=(space, choice, job), default_timeout=600).run()

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from onnxmem.releasing import live_outputs as module
+from onnxmem._native.arena import tracked_objects
 from onnxmem.releasing.live_outputs import live_outputs
 
 
@@ -19,7 +19,8 @@ class Kept(NamedTuple):
     more: Any
 
 
-def test_a_tuple_that_another_thread_is_filling_is_left_alone() -> None:
+@pytest.mark.parametrize("when", ["afterwards", "when its class is asked for"])
+def test_a_tuple_that_another_thread_is_filling_is_left_alone(when: str) -> None:
     begun, go_on, failed = threading.Event(), threading.Event(), []
 
     def items() -> Any:
@@ -34,14 +35,23 @@ def test_a_tuple_that_another_thread_is_filling_is_left_alone() -> None:
         except BaseException as error:
             failed.append(error)
 
+    class Proxy:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            go_on.set()
+            thread.join(600)
+            return object
+
     # While the search holds what it found, the other thread goes on: Python refuses to lengthen a tuple others have.
     thread = threading.Thread(target=fill)
     thread.start()
     begun.wait(600)
-    every = module._tracked()
+    proxy = Proxy() if when == "when its class is asked for" else None
+    every = tracked_objects()
     go_on.set()
     thread.join()
-    assert failed == [] and len(every) > 1000
+    assert failed == [] and len(every) > 1000 and (proxy is None or any(thing is proxy for thing in every))
+    assert not any(thing is every or issubclass(type(thing), tuple) for thing in every)
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,14 @@ def test_what_is_no_result_is_refused_in_a_sentence(tmp_path: Path, text: str, m
     assert "result.json" in str(refused.value) and refused.value.hint
 
 
+@pytest.mark.parametrize("sample", [{"seconds": 1.0}, 7, {"seconds": 1.0, "rss_bytes": "many"}])
+def test_a_timeline_that_cannot_be_drawn_is_refused_in_a_sentence(tmp_path: Path, sample: object) -> None:
+    path, document = tmp_path / "result.json", samples.measure()
+    path.write_text(json.dumps({**document, "timeline": [sample]}))
+    with pytest.raises(UsageError, match=r"result\.json': this is no result of 'onnxmem measure'"):
+        read_report([path])
+
+
 def test_nothing_but_drawings_is_embedded() -> None:
     drawing = '<svg xmlns="http://www.w3.org/2000/svg"><clipPath id="c"/><g clip-path="url(#c)"/></svg>'
     assert embeddable(drawing, "p-").count("p-c") == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,18 @@ def store(tmp_path: Path) -> Path:
         (cell(mode="planned", **large), outcome(90 * MIB, 0.040, seconds=9.0)),
     )
     return path
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("bytes", b"1"), ("bytes", "many"), ("latency_seconds", "x"), ("seconds", b""), ("model", b"m")],
+)
+def test_a_store_with_something_else_in_it_is_refused(store: Path, column: str, value: object) -> None:
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute(f"UPDATE cells SET {column} = ? WHERE id = 2", (value,))
+    for read in (read_sweep, read_status):
+        with pytest.raises(UsageError, match="is damaged"):
+            read(store)
 
 
 def test_models_by_sizes(store: Path) -> None:

@@ -133,6 +133,9 @@ def test_a_wrong_tape_is_refused() -> None:
     sizes, lowers, uppers, offsets = (np.array(c, np.int64) for c in ([64, 64], [0, 1], [2, 3], [0, 0]))
     with pytest.raises(ValueError, match="overlap"):
         arena.Tape(sizes, lowers, uppers, offsets)
+    for last, guard in ((2**63 - 64, 0), (2**63 - 64, 64), (2**63 - 128, 128), (0, 2**63 - 64)):
+        with pytest.raises(ValueError, match="passes the end of memory"):
+            arena.Tape(sizes, lowers, uppers, np.array([1024, last], np.int64), guard)
 
 
 def test_a_long_loop_over_little_memory_is_not_recorded() -> None:
