@@ -119,11 +119,11 @@ def environment(
         # The oldest of what pyproject.toml names; what those depend on in turn may be newer.
         named = [word for extra in extras for word in ("--extra", extra)]
         versions = folder / "lowest.txt"
-        command = (*UV, "pip", "compile", "--python", home, "--resolution", "lowest-direct", "--no-header", *named)
+        command = (*UV, "pip", "compile", "--python", str(home), "--resolution", "lowest-direct", "--no-header", *named)
         _check(_quietly(*command, "--output-file", versions, ROOT / "pyproject.toml"), "no versions")
         wanted += ["--constraint", str(versions)]
-    only_wheels = () if lowest else ("--only-binary", ":all:")  # psutil 5.9.0 is older than Python 3.11
-    install = (*UV, "pip", "install", "--compile-bytecode", "--python", home)
+    only_wheels = [] if lowest else ["--only-binary", ":all:"]  # psutil 5.9.0 is older than Python 3.11
+    install = (*UV, "pip", "install", "--compile-bytecode", "--python", str(home))
     _check(_quietly(*install, *only_wheels, *options, *wanted), _REFUSED, Refused)
     return Place(str(home / "bin" / "python"), folder)
 
