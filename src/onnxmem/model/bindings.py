@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ from onnxmem.model.dims import Dim, Expr, symbol, symbols_of
 _IMAGE, _SEQUENCE, _SAMPLES = 224, 128, 16000
 # What reading an archive raises that is none, or is damaged, or says it holds more than there is memory for.
 _NO_ARRAYS = (ValueError, AttributeError, KeyError, TypeError, EOFError, RuntimeError, MemoryError, struct.error,
-              zlib.error, zipfile.BadZipFile)  # fmt: skip
+              zlib.error, zipfile.BadZipFile, SyntaxError, tokenize.TokenError)  # fmt: skip
 _BATCH = re.compile(r"bs|batch.*|.*batch", re.IGNORECASE)
 _SOUND = re.compile(r".*(wav|audio|signal|sample|speech|sound|pcm).*", re.IGNORECASE)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,19 @@ def test_files_that_are_no_feeds(tmp_path: Path) -> None:
     (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
     method = content.index(b"PK\1\2") + 10  # of compression, where the archive lists what is in it
     (tmp_path / "packed.npz").write_bytes(content[:method] + b"\x63" + content[method + 1 :])
-    for name in ("one.npy", "objects.npz", "empty.npz", "packed.npz", "text.npz", "cut.npz", "gone.npz", "."):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1"
+    with zipfile.ZipFile(tmp_path / "open.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(8))
+    for name in (
+        "open.npz",
+        "one.npy",
+        "objects.npz",
+        "empty.npz",
+        "packed.npz",
+        "text.npz",
+        "cut.npz",
+        "gone.npz",
+        ".",
+    ):
         with pytest.raises(UsageError, match=r"npz|cannot read"):
             read_feed_shapes(tmp_path / name)
