@@ -85,12 +85,14 @@ def _tables(proto: ModelProto) -> Iterator[tuple[str, int]]:
     origin = {value.name: value.name for value in proto.graph.input}
     smallest: dict[str, int] = {}
     for node in proto.graph.node:
+        # Nobody has checked the model yet: a node may have fewer inputs than its operator wants.
         if node.op_type in _PASS_ON and node.input and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
-        if node.op_type == "Gather" and node.input[1] in origin and node.input[0] in rows:
+        if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] in origin and node.input[0] in rows:
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
-            name, size = origin[node.input[1]], rows[node.input[0]][axis]
-            smallest[name] = min(size, smallest.get(name, size))
+            name, shape = origin[node.input[1]], rows[node.input[0]]
+            if -len(shape) <= axis < len(shape):
+                smallest[name] = min(shape[axis], smallest.get(name, shape[axis]))
     yield from smallest.items()
 
 

@@ -1,7 +1,8 @@
 """Operators that compute each element from those at the same place.
 
 Only those are here whose kernels give an element the same bits wherever it stands: some compute the last few elements
-of a buffer by another routine than the rest (Elu, Softplus, Log, Sin and others), so that parts come out different.
+of a buffer by another routine than the rest (Elu, Softplus, Log, Sin and others), so that parts come out different. Max
+and Min do, too: of two zeros with different signs they take the first in one routine, and the second in the other.
 `tests/unit/rewriting/test_elementwise.py` asks ONNX Runtime.
 """
 
@@ -21,7 +22,7 @@ UNARY = (
     *("Gelu", "QuickGelu"),
 )
 BROADCASTING = (
-    *("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "PRelu", "Where"),
+    *("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Mean", "PRelu", "Where"),
     *("And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
 )
 

@@ -4,8 +4,10 @@ Read in ONNX Runtime's source and asked of its kernels (a test asks again). Most
 after the other. The exceptions:
 
 - Kernels written with Eigen begin with single elements until an address is aligned, and end with single elements. Sums
-  and a few functions (`_BY_VECTOR`) come out differently in there. If a row takes a multiple of 64 bytes, every element
-  is where it was; but threads share the work at any element, so that the functions are the same in one thread only.
+  and a few functions (`_BY_VECTOR`) come out differently in there; of two zeros with different signs, the larger or
+  smaller one is the first for single elements and the second otherwise. If a row takes a multiple of 64 bytes, every
+  element is where it was; but threads share the work at any element, so that the functions are the same in one thread
+  only.
 - A sum over the first of two axes is another loop than one over the second of three: one row is not the same as two.
 - A convolution that is not blocked lets threads share an image if it is the only one.
 - A product of matrices that are both computed is done in steps along the inner axis, and how long those are depends on
@@ -25,9 +27,9 @@ from onnxmem.model.dims import Dim, floor_div, product
 from onnxmem.rewriting.flow import CONTRIB, Flow, Operator
 
 _ALIGNED = 64
-_BY_VECTOR = {"Sin", "Cos", "Atan", "Log", "Softplus", "Elu", "Selu", "Celu", "Mish", "LRN"}
+_BY_VECTOR = {"Sin", "Cos", "Atan", "Log", "Softplus", "Elu", "Selu", "Celu", "Mish", "LRN", "Max", "Min"}
 _SUMS = {"ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp",
-         "ReduceProd"}  # fmt: skip
+         "ReduceProd", "ReduceMax", "ReduceMin"}  # fmt: skip
 _NORMALIZED = {"InstanceNormalization", "LpNormalization"}
 _NEVER = {"RNN", "GroupNormalization", "Acosh", "Asinh", "Atanh", "Cosh", "Sinh", "Tan", "Acos", "Asin", "Swish",
           "RMSNormalization", "GlobalLpPool"}  # fmt: skip

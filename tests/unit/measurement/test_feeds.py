@@ -142,3 +142,22 @@ def test_what_was_assumed_is_named_with_what_to_give_instead() -> None:
     assert f"--shape state={'x'.join(map(str, fed.inputs['state'].shape))}" in text
     assert "--range sr=16000:16001" in text and "--inputs" in text
     assert Fed(inputs={}, dims=Dims({}, {}), generated={}).assumptions == ""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "axis", "rows"),
+    [(["table", "x"], 0, 5), (["table", "x"], -2, 5), (["table", "x"], 7, None), (["table"], 0, None), ([], 0, None)],
+)
+def test_a_table_is_known_only_from_a_whole_gather(
+    tmp_path: Path, inputs: list[str], axis: int, rows: int | None
+) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Gather", inputs, ["y"], axis=axis)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, [3])],
+        [],
+        [numpy_helper.from_array(np.zeros((5, 4), np.float32), "table")],
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert [each.table for each in read_signature(path).inputs] == [rows]

@@ -201,6 +201,11 @@ def test_weights_that_a_caller_may_replace_are_not_packed() -> None:
     assert next(replaceable.exact(replaceable.dims(fed) or {}, threads), 64) > 1
 
 
+ZEROS = [
+    "y = ReduceMax(z, axes)", "y = ReduceMin(z, axes)", "m = Neg(z) y = Max(z, m)", "m = Neg(z) y = Min(z, m)",
+    "y = MaxPool<kernel_shape = [2, 2]>(z)", "y = GlobalMaxPool(z)", "y = Relu(z)", "y = LeakyRelu(z)", "y = Clip(z)",
+]  # fmt: skip
+"""Of numbers that became too small, zeros of both signs are left, which are equal: which of them is the larger one?"""
 CONDITIONAL = [
     *(f"y = {name}(x)" for name in ("Sin", "Cos", "Atan", "Log", "Softplus", "Elu", "Selu", "Celu", "Mish")),
     *(f"y = {name}<keepdims = {keep}>(x, axes)" for name in ("ReduceMean", "ReduceSum", "ReduceL2", "ReduceLogSumExp")
@@ -212,6 +217,7 @@ CONDITIONAL = [
     *(f"y = {name}<kernel_shape = [2, 2]>(x)" for name in ("MaxPool", "AveragePool", "LpPool")),
     *(f"y = Softmax<axis = {axis}>(x)" for axis in (1, 2, 3)), "y = LogSoftmax<axis = -1>(x)",
     "y = LayerNormalization<axis = 3>(x, l, l)", "y = GlobalAveragePool(x)", "y = ReduceMax(x, axes)",
+    *(f"h = Mul(x, q) z = Mul(h, q) {line}" for line in ZEROS),
 ]  # fmt: skip
 
 
@@ -222,14 +228,17 @@ CONDITIONAL = [
     rows=st.integers(2, 9),
     threads=st.sampled_from((1, 2, 4)),
     axes=st.sampled_from(([1], [2], [3], [2, 3], [1, 2, 3])),
+    channels=st.sampled_from((3, 4)),  # with three, rows begin where no register would be loaded from
 )
 def test_kernels_give_the_bits_that_are_promised(
-    line: str, sizes: tuple[int, int], rows: int, threads: int, axes: list[int]
+    line: str, sizes: tuple[int, int], rows: int, threads: int, axes: list[int], channels: int
 ) -> None:
     high, wide = sizes[0] + 1, sizes[1] + 1
     proto = model(
-        line, f"float[n, 4, {high}, {wide}] x", opset=18 if "Gelu" not in line else 20,
-        w=(4,), p=np.ones(4, np.float32), l=(wide,), k=(4, 4, 1, 1), d=(4, 1, 2, 2), axes=np.array(axes),
+        line.replace("group = 4", f"group = {channels}"), f"float[n, {channels}, {high}, {wide}] x",
+        opset=18 if "Gelu" not in line else 20, w=(channels,), p=np.ones(channels, np.float32), l=(wide,),
+        k=(channels, channels, 1, 1), d=(channels, 1, 2, 2), axes=np.array(axes),
+        q=np.array(1e-30, np.float32),
     )  # fmt: skip
     check_parts(proto, threads, n=rows)
 

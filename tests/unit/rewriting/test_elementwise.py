@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from onnxmem.rewriting.elementwise import BROADCASTING, UNARY
 from tests.unit.rewriting.models import Array, run
 
 LENGTH = 4099
+ODD = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, -1.0)
+"""Where a routine for many elements at once and one for single elements may differ."""
 _TRUTH = ("Not", "And", "Or", "Xor", "Where")
 
 
@@ -56,3 +59,15 @@ def test_an_element_gets_the_same_bits_wherever_it_stands(domain: str, op_type: 
         for first, last in ((0, 7), (1, 30), (3, 1025), (17, 4098), (2051, 4099)):
             part = asked(op_type, domain, [array[first:last].copy() for array in inputs], threads)
             assert part.tobytes() == whole[first:last].tobytes(), (threads, first, last)
+
+
+@pytest.mark.parametrize(("domain", "op_type", "count"), [c for c in CASES if c[:2] != ("", "QuickGelu")])
+def test_so_do_zeros_of_both_signs_and_what_is_no_number(domain: str, op_type: str, count: int) -> None:
+    for odd in itertools.product(ODD, repeat=min(count, 2)):
+        inputs: list[Array] = [np.full(37, value, np.float32) for value in odd]
+        if op_type == "Where":
+            inputs.insert(0, np.arange(37) >= 0)
+        elif op_type in _TRUTH:
+            inputs = [array != 0 for array in inputs]
+        made = asked(op_type, domain, inputs, 1)
+        assert made.tobytes() == made[:1].tobytes() * 37, odd
