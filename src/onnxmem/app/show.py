@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,8 +19,6 @@ _STEP = 40
 # What axes, legends and labels beside a chart take.
 _MARGINS = 190
 _POLL = 0.3
-# Streamlit describes charts in words of its own since 1.65; before, those of the chart itself are read out.
-_DESCRIBES = "alt" in inspect.signature(st.vega_lite_chart).parameters
 # Altair looks into pandas if it is loaded, and would fail in one tab of the browser while another one loads it.
 _PANDAS = threading.Lock()
 _VIEWPORT = """
@@ -122,11 +119,8 @@ def show_spec(spec: dict[str, Any], key: str, alt: str, on_select: Any = "ignore
     spec["background"] = "transparent"
     # As in the reports: what is written beside a chart comes on top of its width, which the page would count in.
     spec.setdefault("autosize", {"type": "pad"})
-    words: dict[str, Any] = {"alt": alt[:1000]} if _DESCRIBES else {}
-    if not words:
-        spec["description"] = alt[:1000]
     with st.container(key=f"chart {key}".replace(" ", "-"), horizontal_alignment="left"):
-        return st.vega_lite_chart(spec, theme=None, width="content", key=key, on_select=on_select, **words)
+        return st.vega_lite_chart(spec, theme=None, width="content", key=key, on_select=on_select, alt=alt[:1000])
 
 
 def _inlined(part: Any, datasets: Mapping[str, Any]) -> Any:
