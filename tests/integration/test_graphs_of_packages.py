@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import onnxruntime
 import pytest
 
 from onnxmem import InferenceSession, pack, zoo
+from onnxmem.errors import ModelError
 from onnxmem.packing.blobs import adopt, always_read, blobs_of
 from onnxmem.packing.build import build
 from onnxmem.packing.recording import LoadSettings, record_plan
@@ -156,6 +158,19 @@ def test_a_session_is_gone_when_nobody_has_it(package: Path) -> None:
     finally:
         gc.enable()
     assert not mapped_at(package)
+
+
+def test_a_graph_with_other_inputs_than_its_package_is_refused(package: Path, tmp_path: Path) -> None:
+    """The manifest tells callers what to feed: a graph that wants something else would fail in mid-run."""
+    copied = Path(shutil.copytree(package, tmp_path / "p"))
+    graph = onnx.load(copied / "tiled-1.onnx", load_external_data=False)
+    graph.graph.input[0].name = graph.graph.node[0].input[0] = "other"
+    (copied / "tiled-1.onnx").write_bytes(graph.SerializeToString())
+    made = open_package(package).manifest
+    files = tuple(hash_file(copied / file.name) for file in made.files)
+    (copied / MANIFEST).write_text(replace(made, files=files).text())
+    with pytest.raises(ModelError, match=r"tiled-1.onnx' has other inputs or outputs than its package"):
+        InferenceSession(copied)
 
 
 def test_stripes_share_packed_weights(package: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxmem.documents import Record, inlined, stored
+from onnxmem.errors import UsageError
 from onnxmem.measurement.feeds import Fed
 from onnxmem.measurement.nodes import RuntimeMemory
 from onnxmem.measurement.probes import Sample
@@ -49,6 +50,10 @@ class Measurement(Result):
     timeline: tuple[Sample, ...]
     """Of the trial that is shown, thinned."""
     runtime: RuntimeMemory
+
+    def __post_init__(self) -> None:
+        if not self.trials:
+            raise UsageError("a measurement has at least one trial")
 
     @property
     def trial(self) -> Trial:

@@ -116,6 +116,8 @@ class Model:
         found = self._infer(proto, shapes, names, Deadline(max(time_limit, 0.01)))
         if found.contradictions:
             self._refuse(found.contradictions[0], _numeric(shapes))
+        if below_zero := _below_zero(found.scope.types):
+            raise _impossible(f"tensor '{below_zero}' would have a negative dimension", _numeric(shapes))
         there = device is not None and seen != "raw"
         graph = _build(proto.graph, found.scope, found.reasons, optimized=seen != "raw", on_cuda=there)
         if seen != "raw" and [list(n.outputs) for n in graph.nodes] == _outputs(self.proto.graph):
@@ -196,11 +198,21 @@ class Model:
         try:
             optimize(self.proto, self.folder, "disabled", shapes)
         except ModelError as error:
-            inputs = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items())
-            raise ImpossibleShapes(
-                f"the model cannot run with these inputs: {contradiction}",
-                hint=f"the inputs were {inputs}; give sizes that suit the model with --shape or --dim",
-            ) from error
+            raise _impossible(contradiction, shapes) from error
+
+
+def _below_zero(types: Mapping[str, TensorType]) -> str | None:
+    """A tensor of the main graph, which is always computed, for which the inputs are too small."""
+    sized = ((name, kind.shape) for name, kind in types.items() if kind.shape is not None)
+    return next((name for name, shape in sized if any(isinstance(dim, int) and dim < 0 for dim in shape)), None)
+
+
+def _impossible(why: str, shapes: Mapping[str, tuple[int, ...]]) -> ImpossibleShapes:
+    inputs = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items())
+    return ImpossibleShapes(
+        f"the model cannot run with these inputs: {why}",
+        hint=f"the inputs were {inputs}; give sizes that suit the model with --shape or --dim",
+    )
 
 
 def _all_weights(graph: GraphProto) -> Iterator[Weight]:

@@ -131,7 +131,7 @@ class _Inference:
                 entry = shape.dim.add()
                 if not isinstance(dim, int):
                     entry.dim_param = self._name(dim)
-                elif dim < _ENDLESS:
+                elif 0 <= dim < _ENDLESS:  # onnx ends the process where a Slice meets a negative one
                     entry.dim_value = dim
         return proto
 

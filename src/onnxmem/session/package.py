@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Any
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported, UsageError
+from onnxmem.session.argument import Argument
 from onnxmem.session.modes import Mode, Setting, check_mode, find_mode
 from onnxmem.session.packed_graphs import (
     KEEP_CONFIG,
@@ -236,6 +237,14 @@ class Package:
         options, config = {**made.options, **KEEP_OPTIONS}, {**made.config, **KEEP_CONFIG}
         plans = partial(self._plans_in, tiled.plan)
         return PackageGraph(self.folder / tiled.model, options, config, tiled.always_read, plans)
+
+    def declared(self, graph: TiledGraph, names: Sequence[str]) -> tuple[list[Argument], list[Argument]]:
+        """Its inputs and outputs, for any shapes; `names` are those of the graph that serves some of them."""
+        made = self.manifest
+        if [each.name for each in (*made.inputs, *made.outputs)] != list(names):
+            what = f"'{self.folder / graph.model}' has other inputs or outputs than its package"
+            raise ModelError(what, hint="pack the model again")
+        return [each.argument() for each in made.inputs], [each.argument() for each in made.outputs]
 
     def _plans_in(self, name: str) -> list[dict[str, Any]]:
         file = next((file for file in self.manifest.files if file.name == name), None)

@@ -279,8 +279,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             self._planner.outputs = frozenset(value.name for value in self.get_outputs())
         if self.graph is not None and self.package is not None:
             # What is loaded is for fixed shapes, and the package is not.
-            self._inputs_meta = [each.argument() for each in self.package.manifest.inputs]
-            self._outputs_meta = [each.argument() for each in self.package.manifest.outputs]
+            names = [value.name for value in (*self.get_inputs(), *self.get_outputs())]
+            self._inputs_meta, self._outputs_meta = self.package.declared(self.graph, names)
 
     def _use(self, model: str | bytes | os.PathLike[str], graph: TiledGraph | None) -> None:
         """What the session will be made from, and with which settings."""

@@ -186,6 +186,21 @@ def test_shapes_that_contradict_the_model_are_refused_before_anything_is_called_
         assert "x 1×1×65×65" in caught.value.hint
 
 
+def test_inputs_that_are_too_small_are_refused_and_end_no_process() -> None:
+    """Given a Slice of fewer than no elements, shape inference of onnx aborts."""
+    nodes = [
+        node("MaxPool", ["x"], ["few"], kernel_shape=[3, 3]),
+        node("Slice", ["few", "start", "end", "axis"], ["y"]),
+    ]
+    numbers = {"start": 0, "end": 2**62, "axis": 2}
+    weights = {name: np.array([number], np.int64) for name, number in numbers.items()}
+    model = Model.of(model_of(nodes, {"x": (1, 1, "H", "H")}, ["y"], weights), "small.onnx")
+    assert estimate(model, dims={"H": 3}).best.optimal
+    with pytest.raises(ImpossibleShapes, match="tensor 'few' would have a negative dimension") as caught:
+        estimate(model, dims={"H": 1})
+    assert "x 1×1×1×1" in caught.value.hint
+
+
 def test_an_assumption_that_contradicts_the_model_is_named() -> None:
     nodes = [node("Add", ["x", "bias"], ["y"])]
     model = Model.of(model_of(nodes, {"x": ("N", "S")}, ["y"], {"bias": np.ones(100, np.float32)}), "fixed.onnx")

@@ -65,6 +65,7 @@ def test_what_failed_has_no_peak_to_explain() -> None:
         ("[]", "is no measurement"),
         ('{"schema": "onnxmem.plan/1"}', "this is not a document of 'onnxmem.measure/1'"),
         ('{"schema": "onnxmem.measure/1"}', "it has no"),
+        (json.dumps({**measurement().document(), "trials": []}), "a measurement has at least one trial"),
         (None, "cannot read"),
     ],
 )
