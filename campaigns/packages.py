@@ -37,6 +37,8 @@ from onnxmem.session.planned.placing import Placement
 from onnxmem.session.planned.run_key import RunKey
 from onnxmem.session.stored_files import hash_file
 
+# Settings cannot be taken back from a caller's options but by others, and of each ONNX Runtime warns.
+onnxruntime.set_default_logger_severity(3)
 _SIDE, _CHANNELS = 48, 16
 """Less, and tiles would not take less memory."""
 _SHAPE = (1, 3, _SIDE, _SIDE)

@@ -46,7 +46,7 @@ def test_mistakes_are_one_sentence(matmul: Path, tmp_path: Path) -> None:
 def test_a_package_is_explained_in_the_order_of_its_own_file(tmp_path: Path) -> None:
     source = tmp_path / "nas.onnx"
     onnx.save(zoo.build("nas"), source)
-    shapes = {"image": (1, 3, 96, 96)}
+    shapes = {"image": (1, 3, 128, 128)}
     package = onnxmem.pack(source, tmp_path / "package", "external", shapes=shapes).folder
     found = onnxmem.measure(package, shapes=shapes, mode="external", runs=2, threads=2, nodes=False)
     explained = onnxmem.explain(found)
