@@ -112,7 +112,7 @@ def _change(connection: sqlite3.Connection, chance: random.Random) -> None:
     value: object = chance.choice((*NUMBERS, *TEXTS, 1e308, b"\xff\x00", None, "{}", "[]", "[" * 5_000, "1"))
     if column in ("entry", "document", "shapes", "settings") and chance.random() < 0.8:
         found = connection.execute(f"SELECT {column} FROM {table} LIMIT 1").fetchone()
-        with suppress(ValueError, TypeError):  # an earlier change may have left no JSON there
+        with suppress(ValueError, TypeError, RecursionError):  # an earlier change may have left no JSON there
             value = changed_json(found[0], chance) if found else value
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         value = str(value)

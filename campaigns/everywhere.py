@@ -49,6 +49,14 @@ TESTS = (
 """The native modules, planned sessions, packages, how processes end, and the command."""
 _EXTRAS = ("report", "solvers", "app")
 _OF_EXTRAS = ("tests/unit/report", "tests/unit/placement/test_cp_sat.py", "tests/unit/app")
+_LIMITED = (
+    "tests/unit/measurement/test_limit.py",
+    "tests/unit/measurement/test_probes.py",
+    "tests/integration/test_control_group.py",
+    "tests/integration/test_measure.py::test_too_little_memory_is_a_verdict",
+    "tests/integration/test_pack.py::test_every_mode_packs_and_computes_the_same[prepacked]",
+)
+"""What control groups decide, and a package: in an emulated machine everything takes ten times as long."""
 _THREADS = (1, 2, 4, 8, 16, 64)
 _NIGHTLY = "https://aiinfra.pkgs.visualstudio.com/PublicPackages/_packaging/ORT-Nightly/pypi/simple/"
 _FACTS = """
@@ -131,6 +139,9 @@ ROWS: dict[str, Row] = {
         f"image {suite}": Row(f"a bare Debian {suite} with its Python", functools.partial(places.image, suite=suite))
         for suite in ("bookworm", "trixie", "sid")
     },
+    "cgroup v2": Row(
+        "a machine whose control groups limit memory", functools.partial(places.machine, suite="bookworm"), _LIMITED
+    ),
     "musl": Row("a system without glibc", _musl),
     "here": Row("the environment this runs in, as it is", places.here, installs=False),
 }  # fmt: skip

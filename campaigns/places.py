@@ -1,4 +1,4 @@
-"""Places to try a wheel in: an environment of its own, another user, the bare system of another release."""
+"""Places to try a wheel in: an environment of its own, another user, the bare system of another release, a machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from campaigns.machine import PROGRAMS
 from scripts.dist import ROOT, UV, interpreter, stale, version_of, wheel_for
 
 NOBODY = 65534
@@ -17,6 +18,7 @@ _TREE = ("tests", "benchmarks", "campaigns", "scripts", "examples", "docs", "src
          "README.md", "CMakeLists.txt", "pyproject.toml")  # fmt: skip
 """What tests read. They import what is installed: `src` is not on their path."""
 _IMAGE_PACKAGES = "python3,python3-venv"
+_MACHINE_PACKAGES = "linux-image-cloud-amd64,initramfs-tools"
 _REFUSED = "cannot be installed"
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
@@ -151,7 +153,7 @@ def _pythons(version: str) -> list[Path]:
     return [each for each in (interpreter(version), system if system.exists() else None) if each]
 
 
-def image(folder: Path, suite: str) -> Place:
+def image(folder: Path, suite: str, more_packages: str = "") -> Place:
     """A minimal system with Python and nothing else, in which pip installs the wheel."""
     if os.geteuid() != 0:
         raise CannotBeHad("only root can make the root of another system")
@@ -159,7 +161,7 @@ def image(folder: Path, suite: str) -> Place:
         raise CannotBeHad("there is no debootstrap here")
     root = folder / "root"
     root.mkdir(parents=True)
-    packages = ("--variant=minbase", f"--include={_IMAGE_PACKAGES}")
+    packages = ("--variant=minbase", f"--include={_IMAGE_PACKAGES}{more_packages}")
     _check(_quietly("debootstrap", *packages, suite, root), "debootstrap fails")
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
     settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
@@ -179,6 +181,14 @@ def image(folder: Path, suite: str) -> Place:
     install = ("-m", "pip", "install", "--quiet", "--only-binary", ":all:")
     _check(place.run(*install, f"/try/{wheel.name}", "pytest", "hypothesis"), _REFUSED, Refused)
     return place
+
+
+def machine(folder: Path, suite: str) -> Place:
+    """Such a system in a virtual machine, with a kernel of its own and control groups that are its own to hand out."""
+    if missing := [name for name in PROGRAMS if not shutil.which(name)]:
+        raise CannotBeHad(f"there is no {missing[0]} here")
+    place = image(folder, suite, f",{_MACHINE_PACKAGES}")
+    return place._replace(prefix=(sys.executable, "-m", "campaigns.machine", str(folder / "root")))
 
 
 def _quietly(*command: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:

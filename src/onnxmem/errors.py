@@ -5,7 +5,8 @@
     ├── BudgetExceeded      exit 1   the answer is known and it is "does not fit"
     ├── ModelError          exit 3   the model file, or what it contains
     │   ├── ExternalDataError        … its external weights
-    │   └── ImpossibleShapes         … inputs of sizes that it cannot take
+    │   ├── ImpossibleShapes         … inputs of sizes that it cannot take
+    │   └── OutOfMemory              … what it takes, and the process may not have; a MemoryError, too
     ├── PlanError           exit 3   a placement problem or plan that cannot be right
     ├── RuntimeUnsupported  exit 3   this ONNX Runtime, system or installation cannot do it
     │   └── MissingDependency  exit 2  … because an optional package is not installed
@@ -60,6 +61,10 @@ class ExternalDataError(ModelError):
 
 class ImpossibleShapes(ModelError):
     """The model cannot run with inputs of these shapes."""
+
+
+class OutOfMemory(ModelError, MemoryError):
+    """The process may not have the memory that the model takes."""
 
 
 class PlanError(OnnxmemError):

@@ -15,7 +15,7 @@ import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from onnxmem.errors import ModelError
+from onnxmem.errors import OutOfMemory
 from onnxmem.units import format_bytes
 
 Range = tuple[int, int]
@@ -43,7 +43,7 @@ def prefault(file: Path, ranges: Sequence[Range]) -> None:
 
 
 def check_mapped(file: Path, ranges: Sequence[Range]) -> None:
-    """Raise ModelError unless this process maps all of these ranges.
+    """Raise OutOfMemory unless this process maps all of these ranges.
 
     Where a part of a file cannot be mapped, ONNX Runtime reads it into a piece of the heap, which is aligned to less
     than kernels need of weights that are packed already: a run would end the process.
@@ -53,7 +53,7 @@ def check_mapped(file: Path, ranges: Sequence[Range]) -> None:
         missing = [part for each in missing for part in _outside(each, mapped)]
     if missing and _MAPS.exists():
         size = format_bytes(sum(length for _, length in missing))
-        raise ModelError(f"there is no memory to map {size} of '{file}'", hint="a limit of the process may be too low")
+        raise OutOfMemory(f"there is no memory to map {size} of '{file}'", hint="a limit of the process may be too low")
 
 
 def _mappings(file: Path) -> Iterator[tuple[int, Range]]:
