@@ -14,6 +14,7 @@ import ctypes
 import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from onnxmem.errors import OutOfMemory
 from onnxmem.units import format_bytes
@@ -27,10 +28,17 @@ _PAGE = mmap.PAGESIZE
 _MAPS = Path("/proc/self/maps")
 
 
-def prefault(file: Path, ranges: Sequence[Range]) -> None:
-    """Bring what this process maps of these ranges into memory; where the system cannot, leave it for later."""
+class Mapping(NamedTuple):
+    """A part of a file that this process has mapped."""
+
+    address: int
+    range: Range
+
+
+def prefault(mappings: Sequence[Mapping], ranges: Sequence[Range]) -> None:
+    """Bring what is mapped of these ranges into memory; where the system cannot, leave it for later."""
     libc = ctypes.CDLL(None)
-    for start, mapped in _mappings(file):
+    for start, mapped in mappings:
 
         def advise(part: Range, how: int, at: int = start - mapped[0]) -> None:
             # Linux before 5.14 says that it does not know how to fetch.
@@ -42,28 +50,29 @@ def prefault(file: Path, ranges: Sequence[Range]) -> None:
             advise(part, _RANDOM)
 
 
-def check_mapped(file: Path, ranges: Sequence[Range]) -> None:
-    """Raise OutOfMemory unless this process maps all of these ranges.
+def check_mapped(file: Path, mappings: Sequence[Mapping], ranges: Sequence[Range]) -> None:
+    """Raise OutOfMemory unless all of these ranges of a file are mapped.
 
     Where a part of a file cannot be mapped, ONNX Runtime reads it into a piece of the heap, which is aligned to less
     than kernels need of weights that are packed already: a run would end the process.
     """
     missing = list(ranges)
-    for _, mapped in _mappings(file):
+    for _, mapped in mappings:
         missing = [part for each in missing for part in _outside(each, mapped)]
     if missing and _MAPS.exists():
         size = format_bytes(sum(length for _, length in missing))
         raise OutOfMemory(f"there is no memory to map {size} of '{file}'", hint="a limit of the process may be too low")
 
 
-def _mappings(file: Path) -> Iterator[tuple[int, Range]]:
+def mappings_of(file: Path) -> list[Mapping]:
     """Where this process maps which ranges of a file."""
-    name = str(file.resolve())
+    name, found = str(file.resolve()), []
     for line in _MAPS.read_text().splitlines() if _MAPS.exists() else ():  # it is Linux's
         if line.endswith(name):
             addresses, _, offset, _ = line.split(maxsplit=3)
             start, end = (int(part, 16) for part in addresses.split("-"))
-            yield start, (int(offset, 16), end - start)
+            found.append(Mapping(start, (int(offset, 16), end - start)))
+    return found
 
 
 def _outside(part: Range, taken: Range) -> Iterator[Range]:

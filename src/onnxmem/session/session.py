@@ -331,13 +331,14 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             trim()
         if self.package is not None:
             from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
-            from onnxmem.session.prefault import check_mapped, prefault  # noqa: PLC0415
+            from onnxmem.session.prefault import check_mapped, mappings_of, prefault  # noqa: PLC0415
 
             file, ranges = self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read
+            mappings = mappings_of(file)
             if self.package.mode.form == "prepacked":
-                check_mapped(file, ranges)
+                check_mapped(file, mappings, ranges)
             if self._planner is not None:
-                prefault(file, ranges)
+                prefault(mappings, ranges)
 
     def _check_device(self, device: Device) -> None:
         """No plans for a device that ONNX Runtime could not use and, but for a line on the terminal, left out."""
