@@ -47,8 +47,9 @@ TESTS = (
     *(f"tests/integration/test_process_end.py::test_it_ends_well[{end}]" for end in _ENDS),
 )
 """The native modules, planned sessions, packages, how processes end, and the command."""
-_EXTRAS = ("report", "solvers", "app")
-_OF_EXTRAS = ("tests/unit/report", "tests/unit/placement/test_cp_sat.py", "tests/unit/app")
+_EXTRAS = ("report", "solvers")
+_OF_EXTRAS = ("tests/unit/report", "tests/unit/placement/test_cp_sat.py")
+_OF_THE_APP = ("tests/unit/app",)
 _LIMITED = (
     "tests/unit/measurement/test_limit.py",
     "tests/unit/measurement/test_probes.py",
@@ -122,10 +123,15 @@ ROWS: dict[str, Row] = {
         functools.partial(places.environment, python="3.11", lowest=True, extras=_EXTRAS),
         (*TESTS, *_OF_EXTRAS),
     ),
+    "lowest dashboard": Row(
+        "the oldest of what the dashboard depends on, which is newer than what the rest does",
+        functools.partial(places.environment, python="3.11", lowest=True, extras=("app",)),
+        _OF_THE_APP,
+    ),
     "newest": Row(
         "the newest of every dependency, extras included",
-        functools.partial(places.environment, python="3.13", extras=_EXTRAS),
-        (*TESTS, *_OF_EXTRAS),
+        functools.partial(places.environment, python="3.13", extras=(*_EXTRAS, "app")),
+        (*TESTS, *_OF_EXTRAS, *_OF_THE_APP),
     ),
     **{
         f"threads {count}": Row(

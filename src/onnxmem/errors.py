@@ -94,7 +94,13 @@ class MissingDependency(RuntimeUnsupported):
 
 
 EXTRAS = {
-    "app": {"altair": "altair", "jinja2": "jinja2", "streamlit": "streamlit", "vl_convert": "vl-convert-python"},
+    "app": {
+        "altair": "altair",
+        "jinja2": "jinja2",
+        "numpy": "numpy",
+        "streamlit": "streamlit",
+        "vl_convert": "vl-convert-python",
+    },
     "cluster": {"ray": "ray"},
     "cuda": {"pynvml": "nvidia-ml-py"},
     "report": {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-python"},
