@@ -24,15 +24,19 @@ _LOST = 70
 # As a service is started: in a group of its own, in one that hands memory down.
 _INIT = f"""#!/bin/sh
 mount -t proc proc /proc 2>/dev/null
+echo 0 > /proc/sys/kernel/printk
 mount -t sysfs sysfs /sys 2>/dev/null
 mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir -p /sys/fs/cgroup/services/one
 for group in /sys/fs/cgroup /sys/fs/cgroup/services; do echo +memory > $group/cgroup.subtree_control; done
 echo $$ > /sys/fs/cgroup/services/one/cgroup.procs
+/command > /said 2>&1 < /dev/null
+status=$?
 echo '{_BEGIN}'
-/command
-echo "{_END}$?"
+cat /said
+echo "{_END}$status"
+sleep 1
 echo o > /proc/sysrq-trigger
 sleep 60
 """
@@ -52,7 +56,7 @@ def boot(root: Path, command: Sequence[str], settings: dict[str, str]) -> tuple[
         machine = (
             "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", _MEMORY,
             "-nographic", "-no-reboot", "-nic", "none", "-kernel", kernel, "-initrd", early,
-            "-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 init=/begin",
+            "-append", "root=/dev/vda rw console=ttyS0 quiet loglevel=0 panic=-1 init=/begin",
             "-drive", f"file={disk},format=raw,if=virtio,cache=unsafe",
         )  # fmt: skip
         done = subprocess.run(machine, stdin=subprocess.DEVNULL, capture_output=True, check=False)

@@ -24,9 +24,19 @@ def page(app: Dashboard) -> Iterator[Any]:
 
 
 def panel(page: Any, name: str) -> Any:
-    """What is in a tab, once it is chosen."""
-    page.get_by_role("tab", name=name).click()
-    return page.get_by_role("tabpanel", name=name)
+    """What is in a tab, once it is chosen, and the server has drawn it."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    found, state = page.get_by_role("tabpanel", name=name), ""
+    for _ in range(2):  # a click on a page that is just being replaced may be lost: one would click again
+        page.get_by_role("tab", name=name).click()
+        try:
+            found.locator("[data-testid]").first.wait_for(timeout=WAIT)
+        except playwright.TimeoutError:
+            state += page.locator("[data-test-script-state]").first.get_attribute("data-test-script-state") or "?"
+            page.get_by_role("tab", name="Overview").click()
+        else:
+            return found
+    raise AssertionError(f"the tab {name} stays empty; the page was {state} and shows {page.inner_text('body')[:2000]}")
 
 
 def figure(panel: Any, label: str) -> str:
