@@ -36,7 +36,7 @@ def test_a_group_limits_the_child_tells_its_peak_and_is_removed(model: Path) -> 
     before = groups()
     result = onnxmem.measure(model, runs=2, memory_limit=512 * MIB, nodes=False)
     assert result.verdict.ok and result.trial.limited_by == "cgroup memory.max"
-    peaks = [phase.cgroup_peak for phase in result.phases]
+    peaks = [phase.cgroup_peak for phase in result.phases if phase.name != "exit"]  # when nobody is there to be asked
     assert all(isinstance(peak, int) and 0 < peak < 512 * MIB for peak in peaks), peaks
     assert groups() == before
 
