@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
-from onnxmem.errors import RuntimeUnsupported, UsageError
+from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.session.choosing import PLANNED, asks_for_cuda, check_spelling, choose, is_planned, known_of, only_cpu
 from onnxmem.session.modes import CUDA, DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
 from onnxmem.session.options import WATCHED, applied, apply, entries
@@ -274,7 +274,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._use(model, graph)
         whole = self.package.unchanged() if self.package else nullcontext()
         with self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)), whole:
-            super().__init__(self._model, self._options, providers, provider_options, **more)
+            try:
+                super().__init__(self._model, self._options, providers, provider_options, **more)
+            except UnicodeDecodeError as error:  # of what ONNX Runtime says of a damaged name
+                raise ModelError("the model is damaged: a name in it is not text") from error
         if self._planner is not None:
             self._planner.outputs = frozenset(value.name for value in self.get_outputs())
         if self.graph is not None and self.package is not None:

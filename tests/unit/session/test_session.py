@@ -14,7 +14,7 @@ import pytest
 
 import onnxmem
 from onnxmem import Arena, InferenceSession
-from onnxmem.errors import UsageError
+from onnxmem.errors import ModelError, UsageError
 from onnxmem.session import modes
 from onnxmem.session.planned import bridge
 
@@ -25,6 +25,17 @@ X = np.random.default_rng(0).random((3, 512), dtype=np.float32)
 def stock(chain: Path) -> np.ndarray:
     session = onnxruntime.InferenceSession(chain, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": X})[0])
+
+
+@pytest.mark.parametrize("mode", ["stock", "planned"])
+def test_a_name_that_is_no_text_is_an_error_of_the_model(chain: Path, tmp_path: Path, mode: str) -> None:
+    """ONNX Runtime quotes it in what it says, which Python then cannot read."""
+    content = chain.read_bytes()
+    assert b"MatMul" in content
+    damaged = tmp_path / "damaged.onnx"
+    damaged.write_bytes(content.replace(b"MatMul", b"MatM\xb0\xb0"))
+    with pytest.raises(ModelError, match="a name in it is not text"):
+        InferenceSession(damaged, mode=mode)
 
 
 def test_a_model_is_planned_and_mode_says_otherwise(chain: Path, stock: np.ndarray) -> None:
