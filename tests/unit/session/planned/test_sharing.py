@@ -77,10 +77,11 @@ CHAIN = model(
 )
 
 
-def stock(content: bytes, feeds: dict[str, Any]) -> list[bytes]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+def stock(content: bytes, feeds: dict[str, Any], sess_options: Any = None) -> list[bytes]:
+    if sess_options is None:
+        sess_options = onnxruntime.SessionOptions()
+        sess_options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(content, sess_options, ["CPUExecutionProvider"])
     return [array.tobytes() for array in session.run(None, feeds)]
 
 
