@@ -267,6 +267,7 @@ model, image = tiny.make().eval(), torch.zeros(1, 3, 32, 32)
 torch.save(model.state_dict(), "tiny.pth")
 torch.save({"module." + name: value for name, value in model.state_dict().items()}, "wrapped.pth")
 torch.save({"wrong": torch.zeros(3)}, "wrong.pth")
+torch.save({"first.weight": torch.zeros(3), 0: torch.zeros(3)}, "nameless.pth")
 class Code:
     def __reduce__(self):
         import os
@@ -322,6 +323,7 @@ def test_pytorch_in_all_its_forms_and_its_twin(torch_files: Path) -> None:
         ("nowhere:make", None, "there is no module 'nowhere'"),
         ("tiny:number", None, "which is no torch.nn.Module"),
         ("tiny:make", "wrong.pth", "are not this model's: 4 missing"),
+        ("tiny:make", "nameless.pth", "names weights by 'int', not by text"),
         ("tiny:make", "evil.pth", "holds more than weights: it wants to call posix.system, and nothing in"),
         ("tiny:greedy", None, "out of memory in phase 'load'"),
     ],

@@ -119,6 +119,8 @@ def read_weights(path: Path) -> Mapping[str, Any]:
                 loaded = loaded[key]
     if not isinstance(loaded, Mapping):
         raise ModelError(f"'{path.name}' holds a {type(loaded).__name__}, not weights by name")
+    if others := {type(key).__name__ for key in loaded if not isinstance(key, str)}:
+        raise ModelError(f"'{path.name}' names weights by '{min(others)}', not by text")
     return loaded
 
 
