@@ -7,6 +7,7 @@ Inputs are made from their number and nothing else: one that was found is made a
 from __future__ import annotations
 
 import os
+import re
 import resource
 import select
 import shutil
@@ -50,6 +51,11 @@ class Finding(NamedTuple):
 
     number: int
     what: str
+
+    @property
+    def kind(self) -> str:
+        """Those that differ in a name or a number are alike."""
+        return re.sub(r"'.*|\d+", "…", self.what)
 
 
 class WrongAnswer(Exception):
@@ -146,6 +152,7 @@ def hunt(command: list[str], count: int, first: int = 0) -> tuple[Counter[str], 
     """Run workers (`command`, and after it the first number and how many) until all inputs were read."""
     outcomes: Counter[str] = Counter()
     findings: list[Finding] = []
+    kinds: set[str] = set()
     number, end, shown = first, first + count, time.monotonic()
     while number < end:
         begun = [*command, str(number), str(min(_WORKER_INPUTS, end - number))]
@@ -154,6 +161,9 @@ def hunt(command: list[str], count: int, first: int = 0) -> tuple[Counter[str], 
             if last is None or worker.returncode == _BROKEN:
                 raise RuntimeError(f"no input {last or number} could be made: exit code {worker.returncode}")
             number = last + 1
+        for finding in (each for each in findings if each.kind not in kinds):  # now: the rest may take hours
+            kinds.add(finding.kind)
+            print(f"  found, input {finding.number}: {finding.what}", file=sys.stderr, flush=True)
         if time.monotonic() - shown > _SHOWN and number < end:
             shown = time.monotonic()
             print(f"  {number - first:,} of {count:,}: {dict(outcomes)}", file=sys.stderr, flush=True)
