@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,11 @@ _LEVELS = {
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
+
+
+def hashes(arrays: Iterable[Any]) -> list[str]:
+    """What to compare bit for bit. Of two long arrays that differ, pytest works out the difference, for many minutes."""
+    return [hashlib.sha256(array.tobytes()).hexdigest() for array in arrays]
 
 
 def model_of(

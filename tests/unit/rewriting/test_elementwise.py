@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxmem.rewriting.elementwise import BROADCASTING, UNARY
+from tests.helpers import hashes
 from tests.unit.rewriting.models import Array, run
 
 LENGTH = 4099
@@ -58,7 +59,7 @@ def test_an_element_gets_the_same_bits_wherever_it_stands(domain: str, op_type: 
         whole = asked(op_type, domain, inputs, threads)
         for first, last in ((0, 7), (1, 30), (3, 1025), (17, 4098), (2051, 4099)):
             part = asked(op_type, domain, [array[first:last].copy() for array in inputs], threads)
-            assert part.tobytes() == whole[first:last].tobytes(), (threads, first, last)
+            assert hashes([part]) == hashes([whole[first:last]]), (threads, first, last)
 
 
 @pytest.mark.parametrize(("domain", "op_type", "count"), [c for c in CASES if c[:2] != ("", "QuickGelu")])

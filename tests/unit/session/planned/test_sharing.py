@@ -26,6 +26,7 @@ from onnxmem.session.planned.profile import NodeCalls, Profile, Value
 from onnxmem.session.planned.rules import PROMISED, Rules, question
 from onnxmem.session.planned.steady import steady_part
 from onnxmem.session.planned.trace import Trace
+from tests.helpers import hashes
 
 SHARES_PLACES = pytest.mark.skipif(
     tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 28),
@@ -77,16 +78,16 @@ CHAIN = model(
 )
 
 
-def stock(content: bytes, feeds: dict[str, Any], sess_options: Any = None) -> list[bytes]:
+def stock(content: bytes, feeds: dict[str, Any], sess_options: Any = None) -> list[str]:
     if sess_options is None:
         sess_options = onnxruntime.SessionOptions()
         sess_options.log_severity_level = 4
     session = onnxruntime.InferenceSession(content, sess_options, ["CPUExecutionProvider"])
-    return [array.tobytes() for array in session.run(None, feeds)]
+    return hashes(session.run(None, feeds))
 
 
-def bits(session: Any, feeds: dict[str, Any]) -> list[bytes]:
-    return [array.tobytes() for array in session.run(None, feeds)]
+def bits(session: Any, feeds: dict[str, Any]) -> list[str]:
+    return hashes(session.run(None, feeds))
 
 
 @SHARES_PLACES
