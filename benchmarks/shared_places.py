@@ -3,10 +3,10 @@
     python -m benchmarks.shared_places               10,000 graphs
     python -m benchmarks.shared_places 200 --seed 7
 
-Elementwise operators with broadcasting, chains and diamonds, norms, the same tensor twice, tensors that are read again
-later, outputs that others read, views in between, operators that ONNX Runtime itself puts into their input, branches
-and loops, and some that must not share; 1 to 4 threads, all optimizations or none. Each graph runs on two sets of
-inputs, each one twice; they are of one shape, or of two, of which one may be empty.
+Elementwise operators with broadcasting, activations in all their variants, chains and diamonds, norms, the same tensor
+twice, tensors that are read again later, outputs that others read, views in between, operators that ONNX Runtime itself
+puts into their input, branches and loops, and some that must not share; 1 to 4 threads, all optimizations or none. Each
+graph runs on two sets of inputs, each one twice; they are of one shape, or of two, of which one may be empty.
 """
 
 from __future__ import annotations
@@ -39,6 +39,14 @@ UNARY = (
     "Abs", "Neg", "Ceil", "Floor", "Round", "Sqrt", "Reciprocal", "Exp", "Log", "Erf", "Sign", "Sin", "Cos", "Tan",
     "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Gelu",
 )  # fmt: skip
+_CONTRIB = "com.microsoft"
+VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Gelu", {"approximate": "tanh"}),
+    ("QuickGelu", {"alpha": 1.0, "domain": _CONTRIB}),
+    ("QuickGelu", {"alpha": 1.702, "domain": _CONTRIB}),
+    ("FastGelu", {"domain": _CONTRIB}),
+)
+"""Activations with more than one routine: which of them runs, an attribute decides."""
 IN_PLACE = tuple(op for domain, op in inplace._ON_CPU.in_place if not domain)
 VIEWS = tuple(op for domain, op in sorted(inplace._ON_CPU.aliases) if not domain)
 NORMS = ("LayerNormalization", "BatchNormalization", "InstanceNormalization")
@@ -100,7 +108,7 @@ class _Builder:
         if kind < 5:
             self.full.append(self.binary())
         elif kind < 7:
-            self.full.append(self.add(UNARY[self.choose(len(UNARY))], [self.pick(self.full)]))
+            self.full.append(self.unary(self.pick(self.full)))
         elif kind == 7:
             self.full.append(self.in_place(IN_PLACE[self.choose(len(IN_PLACE))]))
         elif kind == 8:
@@ -113,6 +121,11 @@ class _Builder:
             self.view(VIEWS[self.choose(len(VIEWS))])
         else:
             self.full.append(self.branch() if kind == 12 else self.loop())
+
+    def unary(self, source: str) -> str:
+        number = self.choose(len(UNARY) + len(VARIANTS))
+        op, attributes = VARIANTS[number - len(UNARY)] if number >= len(UNARY) else (UNARY[number], {})
+        return self.add(op, [source], **attributes)
 
     def binary(self) -> str:
         op = BINARY[self.choose(len(BINARY))]
@@ -193,7 +206,7 @@ class _Builder:
         else:
             seen = self.add("Reshape", [source, self.numbers(0, int(np.prod(inner)))])
         if self.choose(2):
-            seen = self.add(UNARY[self.choose(len(UNARY))], [seen])
+            seen = self.unary(seen)
         back = ["Squeeze", self.numbers(1)] if op in ("Squeeze", "Unsqueeze") else ["Reshape", self.numbers(0, *inner)]
         self.full.append(self.add(back[0], [seen, back[1]]))
 
@@ -245,7 +258,9 @@ def build(choose: Choose) -> Graph:
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, declared) for name in outputs],
         builder.constants,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(_CONTRIB, 1)], ir_version=9
+    )
     numbers = np.random.default_rng(choose(1000))
     feeds = tuple(
         {name: numbers.uniform(0.1, 1.9, (rows, *builder.shape[1:])).astype(np.float32) for name in ("x", "y")}

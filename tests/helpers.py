@@ -101,7 +101,7 @@ _LEVELS = {
 
 
 def hashes(arrays: Iterable[Any]) -> list[str]:
-    """What to compare bit for bit. Of two long arrays that differ, pytest works out the difference, for many minutes."""
+    """To compare bit for bit. Of two long arrays that differ, pytest takes many minutes to say how they do."""
     return [hashlib.sha256(array.tobytes()).hexdigest() for array in arrays]
 
 

@@ -121,10 +121,9 @@ class Sharer:
 
     def find(self, trace: Trace, nodes: Sequence[NodeCalls]) -> Sharing:
         """The pairs of a recorded run whose nodes are known."""
-        left_out = () if self.source.plain_silu else ("QuickGelu",)
         from onnxmem.session.planned.sharing import find  # noqa: PLC0415  few sessions come so far
 
-        return replace(find(trace, nodes, self.threads, left_out), order=self.order)
+        return replace(find(trace, nodes, self.threads, self._left_out), order=self.order)
 
     def allows(self, sharing: Sharing) -> bool:
         """Whether the kernels that are here allow what was found elsewhere."""
@@ -132,7 +131,14 @@ class Sharer:
 
         rules = known_rules()
         allowed = self.order == sharing.order and all(
-            rules.allow(need.question, need.positions, self.threads) for need in sharing.needs
+            need.question.op not in self._left_out and rules.allow(need.question, need.positions, self.threads)
+            for need in sharing.needs
         )
         rules.keep()
         return allowed
+
+    @property
+    def _left_out(self) -> tuple[str, ...]:
+        """Operators whose kernels were asked about one routine, where the model may use another."""
+        certain = {"QuickGelu": self.source.plain_silu, "Gelu": self.source.plain_gelu}
+        return tuple(op for op, is_certain in certain.items() if not is_certain)

@@ -10,7 +10,8 @@ Gelu, BiasGelu and QuickGelu have two routines each: one goes over the data once
 into the output and then reads the input again. Which one is used is decided by what the processor can do, when the
 process starts. The second one gives other bits for any data and any length, so that asking at all lengths around
 vectors and blocks tells which one is here. QuickGelu has its one pass only for a factor of 1 (x·sigmoid(x)), and a
-profile does not have the factor: the model's file must say so (`source.py`).
+profile does not have the factor: the model's file must say so (`source.py`). So it must that no Gelu is approximated
+by tanh, which takes two passes on every processor.
 
 Not on the list although some of them pass here: FastGelu; 1x1 convolutions (luck of blocking); Sum, Mean, Max and Min
 of more than two (old kernels write the output before they have read the third); Slice, Pad, Tile and Expand (a copy

@@ -1,8 +1,9 @@
 """What must be known of a model's file to share places: a profile names operators, but not where they come from.
 
 An operator of another library may be called Add and be anything. So nothing is shared in a model that imports a domain
-which is not known here, unless the model defines it itself: its functions become operators that are. And QuickGelu may
-write over its input only where its factor is 1; ONNX Runtime makes it of x·sigmoid(factor·x).
+which is not known here, unless the model defines it itself: its functions become operators that are. QuickGelu may
+write over its input only where its factor is 1; ONNX Runtime makes it of x·sigmoid(factor·x). And Gelu may only where
+it is not approximated by tanh: that routine reads its input twice on every processor.
 
 Read by hand: `onnx` takes 10 MiB, and a model without its weights is small.
 """
@@ -37,6 +38,8 @@ _LARGE = 1 << 16
 _ORT = b"ORTM"
 *_LOOPS, _CONVOLUTION = [bytes([_OPERATOR << 3 | _BYTES, len(name)]) + name for name in (b"Loop", b"Scan", b"Conv")]
 _SIGMOID, _QUICK_GELU = b"Sigmoid", b"QuickGelu"
+_TANH = bytes([4 << 3 | _BYTES, 4]) + b"tanh"
+"""As the value of an attribute, of Gelu or of a function that hands it on."""
 _NO_FACTOR = {
     b"Conv", b"ConvTranspose", b"BatchNormalization", b"InstanceNormalization", b"LayerNormalization", b"Add", b"Sub",
     b"Concat", b"Split", b"Slice", b"Gemm", b"MatMul", b"MaxPool", b"AveragePool", b"GlobalAveragePool", b"ReduceMean",
@@ -62,6 +65,8 @@ class Source(NamedTuple):
     """All of its operators are ONNX Runtime's own."""
     plain_silu: bool = False
     """All that become QuickGelu have a factor of 1."""
+    plain_gelu: bool = False
+    """None is approximated by tanh."""
     nodes: int = 0
     """How many there are before ONNX Runtime optimizes them."""
     width: int = 0
@@ -102,7 +107,7 @@ def read_with(reader: Callable[[Read, int], T], model: str | bytes | os.PathLike
 
 
 def _look(read: Read, size: int) -> Source:
-    imported, defined, plain, loops = set(), set(), True, False
+    imported, defined, plain, exact, loops = set(), set(), True, True, False
     nodes = width = convolutions = 0
     for number, start, end in fields(read, 0, size):
         if number == _OPSETS:
@@ -112,6 +117,7 @@ def _look(read: Read, size: int) -> Source:
             plain = plain and _plain_silu(read, start, end, _FUNCTION_NODES, inner=True)
             content = read(start, end)
             loops, convolutions = loops or _loops(content), convolutions + content.count(_CONVOLUTION)
+            exact = exact and _TANH not in content
         elif number == _GRAPH:
             plain = plain and _plain_silu(read, start, end, _NODES, inner=False)
             for inner, first, last in fields(read, start, end):
@@ -119,9 +125,12 @@ def _look(read: Read, size: int) -> Source:
                     content = read(first, min(first + _LARGE, last))
                     nodes, convolutions = nodes + 1, convolutions + content.count(_CONVOLUTION)
                     loops = loops or _loops(content)
+                    # Of a large node only the beginning was read, and all but a constant may have others inside.
+                    whole = last - first <= _LARGE or _text(read, first, last, _OPERATOR) == b"Constant"
+                    exact = exact and whole and _TANH not in content
                 width = max(width, _width(read(first, min(first + _HEAD, last)))) if inner == _WEIGHTS else width
     own = bool(imported) and imported <= _KNOWN | defined
-    return Source(own, own and plain, nodes, width, loops, convolutions > 1)
+    return Source(own, own and plain, own and exact, nodes, width, loops, convolutions > 1)
 
 
 def _loops(nodes: bytes) -> bool:

@@ -182,6 +182,25 @@ def test_debugging_catches_a_wrong_rule_and_names_the_node() -> None:
     assert (session.memory.shared_places, session.memory.overruns) == (0, 0)
 
 
+@pytest.mark.parametrize("how", ["none", "tanh"])
+def test_a_gelu_is_right_in_both_its_variants(how: str) -> None:
+    wide, narrow = (np.linspace(-1, 1, 64 * 256, dtype=np.float32).reshape(shape) for shape in ((64, 256), (256, 64)))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Gelu", ["a"], ["b"], approximate=how),
+        helper.make_node("MatMul", ["b", "n"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 64]) for name in ("x", "y")]
+    weights = [numpy_helper.from_array(wide, "w"), numpy_helper.from_array(narrow, "n")]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], weights)
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9).SerializeToString()
+    feeds = {"x": np.linspace(-3, 3, 128 * 64, dtype=np.float32).reshape(128, 64)}
+    session = InferenceSession(content)
+    assert [bits(session, feeds) for _ in range(3)] == [stock(content, feeds)] * 3
+    # Plain, it shares where the processor has the routine that reads each number once. By tanh, it never does.
+    assert how == "none" or session.memory.shared_places == 0
+
+
 def test_kernels_that_must_not_share_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for op in ("Hardmax", "CumSum"):
         monkeypatch.setitem(PROMISED, op, (0,))

@@ -35,7 +35,7 @@ ADD = [helper.make_node("Add", ["x", "x"], ["y"])]
 def test_known_operators(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(model(ADD, ("", "com.microsoft")).SerializeToString())
-    assert look_at(path) == look_at(str(path)) == look_at(path.read_bytes()) == Source(True, True, 1)
+    assert look_at(path) == look_at(str(path)) == look_at(path.read_bytes()) == Source(True, True, True, 1)
 
 
 def test_operators_of_others_unless_the_model_defines_them() -> None:
@@ -69,6 +69,30 @@ def test_sigmoids_in_branches_and_functions() -> None:
     function = helper.make_function("my.own", "F", ["p"], ["q"], [helper.make_node("Sigmoid", ["p"], ["q"])],
                                     [helper.make_opsetid("", 20)])  # fmt: skip
     assert not look_at(model(ADD, ("", "my.own"), (function,)).SerializeToString()).plain_silu
+
+
+def test_a_gelu_that_is_approximated_is_found_wherever_it_is() -> None:
+    def gelu(**attributes: Any) -> Any:
+        return helper.make_node("Gelu", ["x"], ["y"], name="tanh", **attributes)
+
+    assert look_at(model([gelu()]).SerializeToString()).plain_gelu
+    assert look_at(model([gelu(approximate="none")]).SerializeToString()).plain_gelu
+    assert not look_at(model([gelu(approximate="tanh")]).SerializeToString()).plain_gelu
+    value = [helper.make_empty_tensor_value_info("y")]
+    inner = helper.make_graph([gelu(approximate="tanh")], "b", [], value)
+    assert not look_at(
+        model([helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)]).SerializeToString()
+    ).plain_gelu
+    # A large constant hides nothing; of a large branch that is not certain.
+    constant = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.zeros(50_000, np.float32)))
+    assert look_at(model([constant, gelu()]).SerializeToString()).plain_gelu
+    inner = helper.make_graph([constant, gelu()], "b", [], value)
+    assert not look_at(
+        model([helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)]).SerializeToString()
+    ).plain_gelu
+    function = helper.make_function("my.own", "F", ["p"], ["q"], [gelu(approximate="tanh")],
+                                    [helper.make_opsetid("", 20)])  # fmt: skip
+    assert not look_at(model(ADD, ("", "my.own"), (function,)).SerializeToString()).plain_gelu
 
 
 def test_nothing_is_certain_of_what_cannot_be_read(tmp_path: Path) -> None:
