@@ -135,7 +135,8 @@ def test_bindings_and_ort_values_find_their_graph(package: Path, source: Path) -
     assert graphs(session) == ["tiled-1.onnx", "model.onnx"]
 
 
-def test_without_plans_the_packages_own_graph_is_used(package: Path) -> None:
+def test_without_plans_the_packages_own_graph_is_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxmem.session.session._WARNED", set())  # it is said once in a process
     options = onnxruntime.SessionOptions()
     options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
     with pytest.warns(RuntimeWarning):

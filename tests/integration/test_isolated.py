@@ -19,6 +19,7 @@ from onnxmem import IsolatedSession, SessionClosed, SessionError, SessionLost
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.session.isolated.channel import Channel, Load, Loaded
 from onnxmem.session.isolated.process import Child
+from onnxmem.session.isolated.wire import Parcel
 
 X = np.random.default_rng(0).standard_normal((3, 64), dtype=np.float32)
 
@@ -244,6 +245,14 @@ def test_an_interrupted_call_does_not_confuse_the_next(
         with pytest.raises(KeyboardInterrupt):
             session.run(None, {"x": X * 2})
     assert np.array_equal(session.run(None, {"x": X})[0], expected)
+    # In the middle of copying inputs for which the memory is new, of which the child has not heard.
+    with monkeypatch.context() as patch:
+        patch.setattr(Parcel, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            session.run(None, {"x": np.resize(X, (50_000, 64))})
+    for factor in (2, 3):
+        small, large = X * factor, np.resize(X * factor, (40_000, 64))
+        assert np.array_equal(session.run(None, {"x": large})[0][:3], session.run(None, {"x": small})[0])
 
 
 def test_close_ends_the_process_and_can_be_repeated(model: Path) -> None:

@@ -173,6 +173,33 @@ nb::object end_run(bool settled) {
   return nb::cast(result);
 }
 
+// What became of a run: what `begin` said, the run's outputs or the exception that ended it, and what `end_run` said.
+// All in one call: a handler of signals may raise an exception between any two steps of Python's own code, and a run that
+// is never ended would keep its region for ever. `settles`: a device has done all of a run that ended well.
+nb::tuple within(const nb::callable& begin_it, const nb::tuple& how, std::int64_t token, const nb::callable& enter,
+                 const nb::callable& leave, const nb::callable& run, const nb::tuple& arguments, bool settles) {
+  nb::object begun = begin_it(*how), outputs = nb::none(), failure = nb::none();
+  const auto attempt = [&failure](const auto& step) {
+    try {
+      step();
+      return true;
+    } catch (nb::python_error& error) {
+      if (error.traceback().is_valid()) PyException_SetTraceback(error.value().ptr(), error.traceback().ptr());
+      if (failure.is_none()) failure = nb::borrow(error.value());
+      return false;
+    }
+  };
+  attempt([&] {
+    if (token != 0) mark_as(token);
+    enter();
+    outputs = run(*arguments);
+  });
+  // Twice, if a handler ended it the first time: leaving again does no harm.
+  if (!attempt([&] { leave(); })) attempt([&] { leave(); });
+  nb::object ended = end_run(settles && failure.is_none());
+  return nb::make_tuple(begun, outputs, failure, ended);
+}
+
 HeapStats heap_stats() {
   const auto handed = static_cast<std::int64_t>(outputs().live_bytes());
   const auto blocks = static_cast<std::int64_t>(outputs().live_blocks());
@@ -345,6 +372,7 @@ NB_MODULE(arena, module) {
   module.def("begin_replay", &begin_replay, nb::arg("tape"), nb::arg("pool"));
   module.def("mark_as", &mark_as, nb::arg("token"));
   module.def("end_run", &end_run, nb::arg("settled") = true);
+  module.def("within", &within);
   module.def("tracked_objects", &tracked_objects);
   module.def("heap_stats", &heap_stats);
   module.def("trim_heap", &trim_heap);

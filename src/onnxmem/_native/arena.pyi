@@ -1,4 +1,5 @@
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,20 @@ def begin_record_inside(pool: Pool, size: int, outlasting: _Column) -> bool: ...
 def begin_replay(tape: Tape, pool: Pool) -> bool: ...
 def mark_as(token: int) -> None: ...
 def end_run(settled: bool = True) -> Recorded | Replayed | None: ...
+def within(
+    begin: Callable[..., Any],
+    how: tuple[Any, ...],
+    token: int,
+    enter: Callable[[], None],
+    leave: Callable[[], None],
+    run: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    settles: bool,
+    /,
+) -> tuple[Any, Any, BaseException | None, Recorded | Replayed | None]:
+    """Begin a run with one of the functions above, do it, and end it, whatever is raised meanwhile. What `begin`
+    returned, the outputs, what ended the run early, and what `end_run` says."""
+
 def tracked_objects() -> list[Any]:
     """All that the garbage collector knows but for tuples, gathered without letting other threads run."""
 

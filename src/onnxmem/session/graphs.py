@@ -56,7 +56,8 @@ class Graphs:
         if self._in_use and graph is owner.graph:
             return owner
         with self._lock:
-            if graph is not owner.graph:
+            # Without a session, an earlier try to load it failed.
+            if graph is not owner.graph or owner._sess is None:
                 if self._in_use:
                     return self._other(owner, graph)
                 owner._load_graph(graph)

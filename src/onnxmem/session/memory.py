@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from onnxmem.documents import Record, stored
-from onnxmem.unknown import Bytes
+from onnxmem.unknown import Bytes, Unknown
+
+if TYPE_CHECKING:
+    from onnxmem.session.planned.plan_book import ShapePlan
 
 
 class DeviationKind(Enum):
@@ -131,3 +135,20 @@ _COUNTED = (
     "shapes_predicted",
     "overruns",
 )
+
+
+def shape_memory(shape: ShapePlan) -> ShapeMemory:
+    """What a shape's runs take, by its plan."""
+    none, placed = Unknown(shape.reason), shape.placement if shape.tape else None
+    return ShapeMemory(
+        inputs=dict(shape.key.inputs),
+        arena_bytes=placed.peak if placed else none,
+        bound_bytes=placed.bound if placed else none,
+        shared_places=len(placed.shared) if placed else 0,
+        shared_bytes=placed.saved if placed else 0,
+        optimal=placed is not None and placed.optimal,
+        replayed=shape.replayed,
+        deviated=shape.conduct.deviated,
+        reason=shape.reason,
+        last_deviation=shape.conduct.last,
+    )

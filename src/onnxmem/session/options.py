@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from onnxmem.errors import UsageError
@@ -53,6 +55,72 @@ def applied(options: Any, settings: Mapping[str, modes.Setting], config: Mapping
         for name, value in before.items():
             setattr(options, name, value)
         apply(options, {}, entered)
+
+
+class _Lent:
+    """Objects of the caller that are being changed, by identity: other threads may use the same ones."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Also in a forked child: whoever was in here does not exist there."""
+        self.lock = threading.RLock()  # reentrant, as a handler of signals may come in between
+        self.alone: dict[int, tuple[Any, int]] = {}
+        self.entries: dict[tuple[int, str], tuple[str, int]] = {}
+
+
+_LENT = _Lent()
+with suppress(AttributeError):  # systems without fork
+    os.register_at_fork(after_in_child=_LENT.begin_anew)
+
+
+@contextmanager
+def alone(options: Any) -> Iterator[None]:
+    """Nobody else makes a session with this object meanwhile: what one takes back would be missing from the other."""
+    key = id(options)
+    with _LENT.lock:
+        mine, users = _LENT.alone.get(key, (threading.RLock(), 0))
+        _LENT.alone[key] = mine, users + 1
+    try:
+        with mine:
+            yield
+    finally:
+        with _LENT.lock:
+            _, users = _LENT.alone.pop(key, (mine, 0))
+            if users > 1:
+                _LENT.alone[key] = mine, users - 1
+
+
+def run_entry(run_options: Any, name: str, unset: str = "") -> str:
+    """An entry of run options, also while somebody has taken it out."""
+    with _LENT.lock:
+        if (taken := _LENT.entries.get((id(run_options), name))) is not None:
+            return taken[0]
+        try:
+            return str(run_options.get_run_config_entry(name))
+        except RuntimeError:  # that is how it says "not set"
+            return unset
+
+
+@contextmanager
+def without_run_entry(run_options: Any, name: str) -> Iterator[None]:
+    """The entry is empty while anybody is in here: the first one takes it out, and the last one puts it back."""
+    key = id(run_options), name
+    with _LENT.lock:
+        asked, users = _LENT.entries.get(key) or (run_entry(run_options, name), 0)
+        if not users:
+            run_options.add_run_config_entry(name, "")
+        _LENT.entries[key] = asked, users + 1
+    try:
+        yield
+    finally:
+        with _LENT.lock:
+            _, users = _LENT.entries.pop(key, (asked, 0))
+            if users > 1:
+                _LENT.entries[key] = asked, users - 1
+            else:
+                run_options.add_run_config_entry(name, asked)
 
 
 def entries(options: Any, names: Iterable[str]) -> dict[str, str]:

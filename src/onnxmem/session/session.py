@@ -15,7 +15,7 @@ import onnxruntime
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.session.choosing import PLANNED, asks_for_cuda, check_spelling, choose, is_planned, known_of, only_cpu
 from onnxmem.session.modes import CUDA, DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
-from onnxmem.session.options import WATCHED, applied, apply, entries
+from onnxmem.session.options import WATCHED, alone, applied, apply, entries
 from onnxmem.session.planning import PlanningOptions
 from onnxmem.session.trim import trim
 from onnxmem.unknown import Unknown
@@ -168,6 +168,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """Compute outputs in another thread, as onnxruntime's does. Such runs are not planned."""
         if self._graphs is not None and (session := self._graphs.of(None)) is not self:
             return session.run_async(output_names, input_feed, callback, user_data, run_options)
+        self._end_profile()
         return super().run_async(output_names, input_feed, callback, user_data, run_options)
 
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
@@ -175,7 +176,17 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._graphs is not None and (session := self._graphs.of(None)) is not self:
             session.run_with_ortvaluevector(*arguments)
         else:
+            self._end_profile()
             super().run_with_ortvaluevector(*arguments)
+
+    def end_profiling(self) -> Any:
+        """End the caller's profile, as onnxruntime's does; not the one that plans begin with."""
+        self._end_profile()
+        return super().end_profiling()
+
+    def _end_profile(self) -> None:
+        if self._planner is not None:
+            self._planner.end_profile(self)
 
     def io_binding(self) -> Any:
         """A binding; a planned session's remembers the shapes bound to it, so that each is planned for itself."""
@@ -308,6 +319,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _prepared(self, providers: Any, provider_options: Any, *, from_bytes: bool) -> Iterator[None]:
         """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
         with ExitStack() as while_made:
+            while_made.enter_context(alone(self._options))
             self._planner = self._plan(providers, provider_options, while_made) if self._to_be_planned else None
             if self._planner is None and self.graph is not None:
                 self._unplanned += "; its tiled graphs need plans and are not used"

@@ -146,6 +146,8 @@ class Lane:
         self, fetch: Sequence[str], feeds: Mapping[str, Any], options: Mapping[str, Any], parcel: Parcel
     ) -> list[Any]:
         """Ask for one run, with inputs from the parcel, and wait for its answer."""
+        # From the first step on: after one that was interrupted, the child no longer knows what this side has.
+        self.waiting = True
         outgoing, new = self._room(parcel.size)
         parcel.write(outgoing.view())
         while self._returned:
@@ -153,16 +155,17 @@ class Lane:
         forget, self._free = self._free[:-_SPARE_SLOTS], self._free[-_SPARE_SLOTS:]
         for number in forget:
             del self._slots[number]
-        self.waiting = True
         request = Call(fetch, feeds, options, outgoing.size, self._free, forget)
         self._channel.send(request, [outgoing.descriptor] if new else [])
         outgoing.handed_over()
         reply, descriptors = self._channel.receive()
-        self.waiting = False
         if isinstance(reply, Failed):
+            self.waiting = False
             close_all(descriptors)
             raise failure(reply)
-        return self._outputs(reply, descriptors)
+        outputs = self._outputs(reply, descriptors)
+        self.waiting = False
+        return outputs
 
     def close(self, *, wake: bool = True) -> None:
         """Give up the lane; the child finishes what it is doing there and forgets it."""

@@ -113,8 +113,9 @@ class Arena:
         if left > 0:
             self._wait(left)
         else:
-            self.trim()
+            # First, so that a run which ends while this trims starts the next one.
             self._timer = None
+            self.trim()
 
 
 def _expired(reference: weakref.ref[Arena]) -> None:

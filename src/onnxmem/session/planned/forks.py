@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import get_ident
 
 PATIENCE = 5.0
@@ -53,6 +54,15 @@ class Gate:
         if self._forks:
             with self._changed:
                 self._changed.notify_all()
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Inside, for the length of a block; runs may begin in it."""
+        try:
+            self.enter()
+            yield
+        finally:
+            self.leave()
 
     def before_fork(self) -> None:
         """Let nobody in, and wait until all other threads are out."""

@@ -51,11 +51,16 @@ class ShapePlan:
     def __post_init__(self) -> None:
         self.room = self.placement.peak
 
-    def trusts(self, tape: native.Tape, deviation: Deviation | None) -> bool:
-        """Whether a run that followed the tape is right: one that deviated may have shared what it must not."""
-        if deviation is None or not len(tape.over):
+    def trusts(
+        self, tape: native.Tape, deviation: Deviation | native.Deviation | None, *, failed: bool = False
+    ) -> bool:
+        """Whether a run that followed the tape is right: one that deviated may have shared what it must not. Whether
+        one that `failed` did not do so because it shared."""
+        if not len(tape.over) or (deviation is None and not failed):
             return True
-        if self.sharing.trust is Trust.ALL:
+        if deviation is not None and deviation.step <= int(tape.trace.lowers[tape.over >= 0].min()):
+            return True  # nothing had been shared yet
+        if failed or deviation is None or self.sharing.trust is Trust.ALL:
             return False
         before = tape.over[tape.over >= 0]
         return deviation.step > int(tape.trace.uppers[before].max())
@@ -90,8 +95,7 @@ class PlanBook:
         self.limit = limit
         self.guard = guard
         self.device = device
-        self.lock = threading.Lock()
-        self.learning = threading.Lock()  # takes longer: those who only look up a plan do not wait for it
+        self.make_locks()
         self._formulas: Formulas | None = None  # only sessions that see several shapes have any
         self._first: tuple[RunKey, Trace] | None = None
         self._counts = Counts()
@@ -99,6 +103,12 @@ class PlanBook:
         self._recorded_again: set[RunKey] = set()
         self._outlasting: Int64Array = np.empty(0, np.int64)
         self._shared: tuple[Trace, Sharing] | None = None
+
+    def make_locks(self) -> None:
+        """Those of a process; a forked child needs others. A handler of signals may run the session that it
+        interrupted, so that a thread may come twice."""
+        self.lock = threading.RLock()
+        self.learning = threading.RLock()  # takes longer: those who only look up a plan do not wait for it
 
     # What it says.
 
@@ -255,7 +265,7 @@ class PlanBook:
         """With a plan that was found at once. A shape may never come again: a search is for those that need more room
         than there is, and a long one for those that will be remembered."""
         seconds = AT_ONCE / 10 if self.full else AT_ONCE
-        sharing = self._known(trace)
+        sharing = NOTHING if key.overwrites else self._known(trace)
         placement = place(trace, guard=self.guard, seconds=seconds, room=self.peak, pairs=sharing.pairs)
         return ShapePlan(key, placement, follow(trace, placement, guard=self.guard), sharing=sharing)
 
@@ -377,7 +387,8 @@ def _read(document: Mapping[str, Any], guard: int, allowed: Callable[[Sharing], 
         inputs = tuple((str(name), tuple(map(int, dims))) for name, dims in document["inputs"])
         key = RunKey(inputs, tuple(map(str, document["outputs"])), tuple(map(str, document["bound"])))
         trace, cut = Trace.from_document(document), bool(document["cut"])
-        sharing = Sharing.from_document(document["sharing"]) if allowed and "sharing" in document else NOTHING
+        may_share = allowed and "sharing" in document and not key.overwrites
+        sharing = Sharing.from_document(document["sharing"]) if may_share else NOTHING
         sharing = sharing if allowed and sharing and not cut and allowed(sharing) else NOTHING
         plan = document["sharing"] if sharing else document
         offsets = np.asarray(plan["offsets"], np.int64)

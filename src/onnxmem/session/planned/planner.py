@@ -27,7 +27,6 @@ from onnxmem.session.planned.run_key import (
     RunKey,
     key_of_binding,
     key_of_run,
-    shrink_again,
     shrinks,
     synchronizes,
     without_shrinking,
@@ -38,13 +37,37 @@ from onnxmem.session.planning import PlanningOptions
 from onnxmem.unknown import Unknown
 
 if TYPE_CHECKING:  # imported where somebody asks, or a run deviates: most sessions never do, and would be larger for it
-    from onnxmem.session.memory import Deviation, SessionMemory, ShapeMemory
+    from onnxmem.session.memory import Deviation, SessionMemory
 
 if TYPE_CHECKING:
     from onnxmem.session.planned.kept import KeptPlans
     from onnxmem.session.planned.profile import NodeCalls, Profile
 
 _GUARD = 64
+
+
+class _Ended:
+    """A run that is over, as `native.within` says."""
+
+    __slots__ = ("begun", "failure", "outputs", "result")
+
+    def __init__(self, begun: Any, outputs: Any, failure: BaseException | None, result: Any) -> None:
+        self.begun, self.outputs, self.failure, self.result = begun, outputs, failure, result
+
+    def by_itself(self, run_options: Any) -> bool:
+        """Whether it failed though nobody interrupted or terminated it."""
+        return isinstance(self.failure, Exception) and not (run_options is not None and run_options.terminate)
+
+    def answer(self) -> Any:
+        """Its outputs, or what ended it early; once, because the traceback has all that the run was given."""
+        outputs, failure = self.outputs, self.failure
+        self.outputs = self.failure = None
+        if failure is None:
+            return outputs
+        try:
+            raise failure
+        finally:
+            del failure
 
 
 class Planner:
@@ -79,7 +102,7 @@ class Planner:
         # Held in the first run, so that there is one run in the profile.
         self._first_run = threading.RLock()
         self._profile: Profile | None = None
-        _BOOKS.add(self.book)
+        _PLANNERS.add(self)
         plans = tuple(options.plans or ())
         self.book.load(plans, allowed=sharer.allows if sharer and packaged else None)
         self.wants_profile = sharer is not None and not plans
@@ -88,6 +111,17 @@ class Planner:
     def take_profile(self, profile: Profile | None) -> None:
         """The profile of a session that has just been made, and has not run."""
         self._profile = profile
+
+    def end_profile(self, session: Any) -> None:
+        """For runs that are not planned, which would make it longer and longer."""
+        if self._profile is not None:
+            with self._first_run:
+                self._end_profile(session)
+
+    def forked(self) -> None:
+        """In a child: other threads, which may have held locks, do not exist."""
+        self._first_run = threading.RLock()
+        self.book.make_locks()
 
     # What runs. `run` is onnxruntime's own, bound to the session: nothing else lies between the caller and it.
 
@@ -119,7 +153,7 @@ class Planner:
     @property
     def memory(self) -> SessionMemory:
         """What it takes to run, and how its runs were served."""
-        from onnxmem.session.memory import SessionMemory  # noqa: PLC0415
+        from onnxmem.session.memory import SessionMemory, shape_memory  # noqa: PLC0415
 
         pool, (counts, shapes) = self._pool.stats(), self.book.snapshot()
         largest = max((s.placement for s in shapes if s.tape), key=lambda placement: placement.peak, default=None)
@@ -136,7 +170,7 @@ class Planner:
             regions=pool.regions,
             waits=pool.waits,
             **vars(counts),
-            shapes=tuple(_shape_memory(shape) for shape in shapes),
+            shapes=tuple(map(shape_memory, shapes)),
         )
 
     def traces(self) -> list[Trace]:
@@ -147,17 +181,17 @@ class Planner:
 
     def _shrunk(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run, and give the arena back: what the option asks of ONNX Runtime's own arena, which is not there."""
-        asked = without_shrinking(arguments[-1])
         try:
-            return self._placed(key, run, *arguments)
+            with without_shrinking(arguments[-1]):
+                return self._placed(key, run, *arguments)
         finally:
-            shrink_again(arguments[-1], asked)
             self.arena.trim()
 
     def _placed(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run inside the shape's plan, or record it if it has none."""
         if self._profile is not None:
-            with self._first_run:
+            # Whoever forks waits until the profile is read, or its lock would stay locked in the child.
+            with self._first_run, GATE.passed():
                 self._reconsider_profile(key, run)
                 return self._planned(key, run, *arguments)
         return self._planned(key, run, *arguments)
@@ -167,41 +201,30 @@ class Planner:
         if shape is None:
             return self._recorded(key, run, *arguments)
         tape = shape.tape  # once: another thread may take it away
-        if tape is None:
-            native.begin_heap(self.device)
+        token = self._profile.new_token() if self._profile is not None and shape.kept else 0
+        begin, how = (native.begin_heap, (self.device,)) if tape is None else (native.begin_replay, (tape, self._pool))
+        ended = self._within(begin, how, run, arguments, token)
+        self.arena.used()
+        if not ended.begun:
             self.book.count(from_heap=1)
-        elif not native.begin_replay(tape, self._pool):
-            self.book.count(from_heap=1)
-        if self._profile is not None and shape.kept:
-            native.mark_as(self._profile.new_token())
-        outputs, failure = None, None
-        GATE.enter()
-        try:
-            outputs = run(*arguments)
-        except Exception as error:
-            failure = error
-        finally:
-            GATE.leave()
-            result = native.end_run(self.device is None or (failure is None and self._settled(arguments[-1])))
-            self.arena.used()
-        if (
-            tape is not None
-            and isinstance(result, native.Replayed)
-            and not self._is_right(shape, tape, run, result, failure)
-        ):
-            outputs = None  # which may be wrong, or failed for being wrong
-            return self._planned(key, run, *arguments)
-        if failure is not None:
-            raise failure
-        return outputs
-
-    def _is_right(
-        self, shape: ShapePlan, tape: native.Tape, run: Callable[..., Any], result: native.Replayed, failure: Any
-    ) -> bool:
-        """Whether the outputs of a run are right; and what is to be done about its plan, is done."""
+        result = ended.result
+        if tape is None or not isinstance(result, native.Replayed):
+            return ended.answer()
         if result.overruns:
             self.book.count(overruns=result.overruns)
-        if shape.kept and not self._stands(shape, tape, run, result, failure):
+        if ended.failure is not None:  # which says nothing about the plan, unless it comes of wrong numbers
+            if shape.trusts(tape, result.deviation, failed=True) or not ended.by_itself(arguments[-1]):
+                return ended.answer()
+            del ended  # its traceback has this frame
+            return self._done_apart(shape, tape, run, arguments)
+        if not self._is_right(shape, tape, run, result):
+            del ended  # and outputs, which may be wrong
+            return self._planned(key, run, *arguments)
+        return ended.answer()
+
+    def _is_right(self, shape: ShapePlan, tape: native.Tape, run: Callable[..., Any], result: native.Replayed) -> bool:
+        """Whether the outputs of a run are right; and what is to be done about its plan, is done."""
+        if shape.kept and not self._stands(shape, tape, run, result):
             return False
         deviation = _deviation(result.deviation)
         if deviation is not None and self._kept is not None:
@@ -209,33 +232,47 @@ class Planner:
         if not shape.trusts(tape, deviation):
             self.book.unshare(shape, tape)
             return False
-        if failure is None:  # a run that failed says nothing about the plan
-            if self.book.ran(shape, deviation):
-                self.arena.needed(self.book, self.book.peak, for_good=True)
-            if shape.came_again and shape.placement.improvable:
-                self._improve(shape)
+        if self.book.ran(shape, deviation):
+            self.arena.needed(self.book, self.book.peak, for_good=True)
+        if shape.came_again and shape.placement.improvable:
+            self._improve(shape)
         return True
+
+    def _done_apart(
+        self, shape: ShapePlan, tape: native.Tape, run: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> Any:
+        """Do a run that failed once more where nothing shares a place. If it fails there, too, that is not the plan's
+        doing, which stays."""
+        ended = self._within(native.begin_heap, (self.device,), run, arguments)
+        if ended.failure is None:
+            if shape.kept:
+                self.book.forget(shape)
+                self._kept.missed(shape.key)  # type: ignore[union-attr]
+            else:
+                self.book.unshare(shape, tape)
+        return ended.answer()
+
+    def _within(
+        self, begin: Callable[..., Any], how: tuple[Any, ...], run: Callable[..., Any], arguments: Any, token: int = 0
+    ) -> _Ended:
+        """Run in ONNX Runtime, which no other thread forks meanwhile."""
+        settles = self.device is None or self._settled(arguments[-1])
+        return _Ended(*native.within(begin, how, token, GATE.enter, GATE.leave, run, arguments, settles))
 
     def _recorded(self, key: RunKey, run: Callable[..., Any], *arguments: Any) -> Any:
         """Run without a plan, and make one of what the run asks for."""
-        on_heap = not native.begin_record_inside(self._pool, *self.book.expected())
-        if self._profile is not None:
-            native.mark_as(self._profile.new_token())
-        completed = False
-        try:
-            outputs = _inside(run, *arguments)
-            completed = True
-        finally:
-            result = native.end_run(self.device is None or (completed and self._settled(arguments[-1])))
-            if on_heap:
-                self._trim_heap()  # what the run left there is not to lie beside what the search takes
-            if completed and isinstance(result, native.Recorded):
-                shape = self._solve(key, run, result)
-                if shape is not None and self.book.guard and outputs is not None:
-                    self._suspect(shape, run, *arguments)
-            if on_heap:
+        token = self._profile.new_token() if self._profile is not None else 0
+        how = (self._pool, *self.book.expected())
+        ended = self._within(native.begin_record_inside, how, run, arguments, token)
+        if not ended.begun:
+            self._trim_heap()  # what the run left there is not to lie beside what the search takes
+        if ended.failure is None and isinstance(ended.result, native.Recorded):
+            shape = self._solve(key, run, ended.result)
+            if shape is not None and self.book.guard and ended.outputs is not None:
+                self._suspect(shape, run, arguments)
+            if not ended.begun:
                 self._trim_heap()
-        return outputs
+        return ended.answer()
 
     def _settled(self, run_options: Any) -> bool:
         """Whether a run that ended well is over on the device, too."""
@@ -253,26 +290,21 @@ class Planner:
         improve(self.book, shape, self.arena, self._plan_seconds, self._kept)
 
     def _take_kept(self, key: RunKey, run: Callable[..., Any]) -> ShapePlan | None:
-        found = self._kept.read(key) if self._kept is not None else None
+        found = self._kept.read(key) if self._kept is not None and not key.overwrites else None
         if found is None:
             return None
         if not len(found.placement.shared):
-            self._end_profile(run)  # there was nothing to share
+            self._end_profile(run.__self__)  # type: ignore[attr-defined]  # there was nothing to share
         shape = self.book.take(key, *found, provable=self._profile is not None)
         self.arena.needed(self.book, self.book.peak)
         return shape
 
-    def _stands(
-        self, shape: ShapePlan, tape: native.Tape, run: Callable[..., Any], result: native.Replayed, failure: Any
-    ) -> bool:
+    def _stands(self, shape: ShapePlan, tape: native.Tape, run: Callable[..., Any], result: native.Replayed) -> bool:
         """Whether the outputs of a run inside a kept plan are right; and if the plan is not, it is another one now."""
-        shares = len(shape.placement.shared) > 0
-        if failure is not None and not shares:
-            return True  # a run that failed says nothing about the plan
-        if failure is not None or result.deviation is not None:
+        if result.deviation is not None:
             self.book.forget(shape)
             self._kept.missed(shape.key)  # type: ignore[union-attr]
-            return not shares
+            return not len(shape.placement.shared)
         trace = Trace.recorded(tape.trace)
         with self._seen(run, result.marks) as nodes:
             right = self.book.prove(shape, trace, self._pairs(trace, nodes))
@@ -287,12 +319,12 @@ class Planner:
     def _reconsider_profile(self, key: RunKey, run: Callable[..., Any]) -> None:
         """End it before it has begun, if it would take more than is worth it."""
         if self._profile and self._sharer and not self._sharer.source.worth_a_profile(dims for _, dims in key.inputs):
-            self._end_profile(run)
+            self._end_profile(run.__self__)  # type: ignore[attr-defined]
 
-    def _end_profile(self, run: Callable[..., Any]) -> None:
+    def _end_profile(self, session: Any) -> None:
         if self._profile is not None:
             self._profile = None
-            onnxruntime.InferenceSession.end_profiling(run.__self__)  # type: ignore[attr-defined]
+            onnxruntime.InferenceSession.end_profiling(session)
 
     @contextmanager
     def _seen(self, run: Callable[..., Any], marks: int) -> Iterator[list[NodeCalls] | None]:
@@ -310,7 +342,7 @@ class Planner:
     def _pairs(self, trace: Trace, nodes: list[NodeCalls] | None) -> Sharing | None:
         return None if nodes is None or self._sharer is None else self._sharer.find(trace, nodes)
 
-    def _suspect(self, shape: ShapePlan, run: Callable[..., Any], *arguments: Any) -> None:
+    def _suspect(self, shape: ShapePlan, run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Look whether sharing changes outputs; if it does, say where, and share nothing."""
         if shape.tape is None or not len(shape.placement.shared):
             return
@@ -320,11 +352,8 @@ class Planner:
 
         def run_with(pairs: Int64Array) -> Any:
             placement = at_once(trace, self.book.guard, pairs)
-            native.begin_replay(follow(trace, placement, guard=self.book.guard), self._pool)
-            try:
-                return _inside(run, *arguments)
-            finally:
-                native.end_run()
+            how = (follow(trace, placement, guard=self.book.guard), self._pool)
+            return self._within(native.begin_replay, how, run, arguments).answer()
 
         if wrong := wrong_nodes(run_with, shape.placement.shared, shape.sharing.nodes):
             self.book.unshare(shape, shape.tape, for_good=True)
@@ -345,15 +374,6 @@ class Planner:
         return shape
 
 
-def _inside(run: Callable[..., Any], *arguments: Any) -> Any:
-    """Run in ONNX Runtime, which no other thread forks meanwhile."""
-    GATE.enter()
-    try:
-        return run(*arguments)
-    finally:
-        GATE.leave()
-
-
 def _deviation(native_one: native.Deviation | None) -> Deviation | None:
     if native_one is None:
         return None
@@ -367,31 +387,13 @@ def _deviation(native_one: native.Deviation | None) -> Deviation | None:
     )
 
 
-_BOOKS: weakref.WeakSet[PlanBook] = weakref.WeakSet()
+_PLANNERS: weakref.WeakSet[Planner] = weakref.WeakSet()
 
 
 def _forked() -> None:
     # Another thread may have held one of these at the moment of the fork; in the child it does not exist.
-    for book in _BOOKS:
-        book.lock, book.learning = threading.Lock(), threading.Lock()
+    for planner in _PLANNERS:
+        planner.forked()
 
 
 os.register_at_fork(after_in_child=_forked)
-
-
-def _shape_memory(shape: ShapePlan) -> ShapeMemory:
-    from onnxmem.session.memory import ShapeMemory  # noqa: PLC0415
-
-    none, placed = Unknown(shape.reason), shape.placement if shape.tape else None
-    return ShapeMemory(
-        inputs=dict(shape.key.inputs),
-        arena_bytes=placed.peak if placed else none,
-        bound_bytes=placed.bound if placed else none,
-        shared_places=len(placed.shared) if placed else 0,
-        shared_bytes=placed.saved if placed else 0,
-        optimal=placed is not None and placed.optimal,
-        replayed=shape.replayed,
-        deviated=shape.conduct.deviated,
-        reason=shape.reason,
-        last_deviation=shape.conduct.last,
-    )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from math import prod
 from typing import Any, NamedTuple
 
 import onnxruntime
 
+from onnxmem.session.options import run_entry, without_run_entry
+
 _SHRINK = "memory.enable_memory_arena_shrinkage"
 _UNSYNCHRONIZED = "disable_synchronize_execution_providers"
 _HOST = "cpu"
+
+
+_OVER = "over"
+_LARGEST_ITEM = 16
 
 
 class RunKey(NamedTuple):
@@ -23,6 +31,11 @@ class RunKey(NamedTuple):
     def kind(self) -> tuple[Any, ...]:
         """All of it but the numbers."""
         return tuple((name, len(dims)) for name, dims in self.inputs), self.outputs, self.bound
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether an output is written into memory that is read as an input: such a run cannot be done again."""
+        return _OVER in self.bound
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -40,20 +53,22 @@ class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
         """Of inputs that are not on the host."""
         self.outputs: dict[str, str] = {}
         """The same of outputs."""
+        self.read: dict[str, tuple[int, int]] = {}
+        """Where the memory of inputs begins and ends."""
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         super().bind_cpu_input(name, arr_on_cpu)
-        self._bound(name, _HOST, _shape_of(arr_on_cpu))
+        self._bound(name, _HOST, _shape_of(arr_on_cpu), _place_of_array(arr_on_cpu))
 
     def bind_input(
         self, name: str, device_type: Any, device_id: Any, element_type: Any, shape: Any, buffer_ptr: Any
     ) -> None:
         super().bind_input(name, device_type, device_id, element_type, shape, buffer_ptr)
-        self._bound(name, device_type, tuple(shape))
+        self._bound(name, device_type, tuple(shape), (buffer_ptr, buffer_ptr + prod(shape) * _LARGEST_ITEM))
 
     def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
         super().bind_ortvalue_input(name, ortvalue)
-        self._bound(name, _device_of(ortvalue), _shape_of(ortvalue))
+        self._bound(name, _device_of(ortvalue), _shape_of(ortvalue), _place_of(ortvalue))
 
     def bind_output(self, name: str, device_type: Any = _HOST, *arguments: Any, **more: Any) -> None:
         super().bind_output(name, device_type, *arguments, **more)
@@ -67,13 +82,14 @@ class Binding(onnxruntime.IOBinding):  # type: ignore[misc]
         super().clear_binding_inputs()
         self.shapes.clear()
         self.devices.clear()
+        self.read.clear()
 
     def clear_binding_outputs(self) -> None:
         super().clear_binding_outputs()
         self.outputs.clear()
 
-    def _bound(self, name: str, device: str, shape: tuple[int, ...]) -> None:
-        self.shapes[name] = shape
+    def _bound(self, name: str, device: str, shape: tuple[int, ...], place: tuple[int, int]) -> None:
+        self.shapes[name], self.read[name] = shape, place
         _note(self.devices, name, device)
 
 
@@ -109,39 +125,45 @@ def key_of_binding(binding: Any) -> RunKey:
     """The key of a run with what is bound."""
     shapes = tuple(sorted(getattr(binding, "shapes", {}).items()))
     # An output that is already there, bound by the caller or left from the last run, is written to and not allocated.
-    there = tuple("there" if value.has_value() else "" for value in binding.get_outputs_as_ortvaluevector())
+    read = [*getattr(binding, "read", {}).values()]
+    there = tuple(_there(value, read) if value.has_value() else "" for value in binding.get_outputs_as_ortvaluevector())
     # What is not on the host is not copied.
     elsewhere = (*sorted(getattr(binding, "devices", {}).items()), *sorted(getattr(binding, "outputs", {}).items()))
     return RunKey(shapes, (), ("binding", *there, *(f"{name} on {device}" for name, device in elsewhere)))
 
 
+def _there(output: Any, read: Sequence[tuple[int, int]]) -> str:
+    first, last = _place_of(output)
+    return _OVER if any(begin < last and first < end for begin, end in read) else "there"
+
+
+def _place_of(value: Any) -> tuple[int, int]:
+    """Where the memory of an OrtValue begins and ends; of what is no tensor, nobody knows."""
+    value = getattr(value, "_ortvalue", value)
+    if not value.is_tensor():
+        return 0, 0
+    first = value.data_ptr()
+    return first, first + value.tensor_size_in_bytes()
+
+
+def _place_of_array(array: Any) -> tuple[int, int]:
+    first: int = array.__array_interface__["data"][0] if hasattr(array, "__array_interface__") else 0
+    return first, first + getattr(array, "nbytes", 0)
+
+
 def shrinks(run_options: Any) -> bool:
     """Whether the arena is to be given back after the run."""
-    return _entry(run_options, _SHRINK, "") != ""
+    return run_entry(run_options, _SHRINK) != ""
 
 
 def synchronizes(run_options: Any) -> bool:
     """Whether devices have done all of the run when it ends."""
-    return run_options is None or _entry(run_options, _UNSYNCHRONIZED, "0") == "0"
+    return run_options is None or run_entry(run_options, _UNSYNCHRONIZED, "0") == "0"
 
 
-def without_shrinking(run_options: Any) -> Any:
-    """Take the wish to shrink out of the options; what it was."""
-    asked = run_options.get_run_config_entry(_SHRINK)
-    run_options.add_run_config_entry(_SHRINK, "")
-    return asked
-
-
-def shrink_again(run_options: Any, asked: str) -> None:
-    """Put it back."""
-    run_options.add_run_config_entry(_SHRINK, asked)
-
-
-def _entry(run_options: Any, name: str, unset: str) -> str:
-    try:
-        return str(run_options.get_run_config_entry(name))
-    except RuntimeError:
-        return unset
+def without_shrinking(run_options: Any) -> AbstractContextManager[None]:
+    """While a run with these options does not ask for an arena that is not there."""
+    return without_run_entry(run_options, _SHRINK)
 
 
 def _device_of(value: Any) -> str:
