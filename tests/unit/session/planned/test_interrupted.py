@@ -184,11 +184,12 @@ def test_what_is_written_over_an_input_is_never_done_twice() -> None:
 
 
 def test_runs_that_are_not_planned_end_the_profile() -> None:
-    session, done = InferenceSession(CHAIN), threading.Event()
+    session: Any = InferenceSession(CHAIN)
+    done = threading.Event()
     assert session._planner._profile is not None
     session.run_async(None, FEEDS, lambda *_: done.set(), None)
     assert done.wait(60) and session._planner._profile is None
-    session: Any = InferenceSession(CHAIN)
+    session = InferenceSession(CHAIN)
     assert session.end_profiling() == ""
     assert [bits(session, FEEDS) for _ in range(2)] == [stock(CHAIN, FEEDS)] * 2
 
