@@ -172,7 +172,7 @@ def _little(best: CandidateResult, changes: Sequence[Advice]) -> list[Advice]:
         return []
     savings = {change.topic: max(0, change.saving or 0) for change in changes}
     listed = ", ".join(f"{topic} {format_bytes(saving)}" for topic, saving in savings.items())
-    text = f"Not worth a change of {best.name}, less than {_WORTH:.0%} of the peak: {listed}."
+    text = f"Not worth doing for {best.name} (each saves under {_WORTH:.0%} of the peak): {listed}."
     return [Advice(topic="little", text=text, candidate=best.name, basis=ESTIMATED, figures=savings)]
 
 

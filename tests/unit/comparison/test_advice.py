@@ -26,6 +26,7 @@ def test_what_to_provide_comes_first_then_changes_by_what_they_save() -> None:
     assert "measured once" in found[5].text and "(estimated)" in found[4].text
     # Loading does not set the peak here, so that external data would save nothing: it is said, not left open.
     assert found[-1].figures == {"external data": 0}
+    assert found[-1].text == "Not worth doing for a (each saves under 3% of the peak): external data 0 B."
 
 
 def test_external_data_where_loading_sets_the_peak() -> None:

@@ -144,6 +144,52 @@ def test_a_comparison_promises_nothing_that_is_undecided(verdict: str, words: st
     assert summary.startswith(f"Peak memory at 512: 80.2 MiB model.onnx, 200.2 MiB factory:net ({words}).")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "tied", "words"),
+    [
+        ("winner", [], "80.2 MiB model.onnx, 200.2 MiB factory:net (59.9% less)"),
+        (
+            "same",
+            ["model.onnx", "mid"],
+            "80.2 MiB model.onnx (mid: about the same), 200.2 MiB factory:net (59.9% less)",
+        ),
+        ("undecided", ["model.onnx", "mid"], "model.onnx (mid: undecided), 200.2 MiB factory:net (59.9% less)"),
+        ("same", ["model.onnx", "mid", "factory:net"], "80.2 MiB model.onnx, 200.2 MiB factory:net (about the same)"),
+    ],
+)
+def test_what_is_about_the_same_is_not_said_of_the_third(verdict: str, tied: list[str], words: str) -> None:
+    document = samples.compare()
+    least, most, *others = document["candidates"]
+    points = [{**point, "peak_rss_bytes": point["peak_rss_bytes"] + samples.MIB} for point in least["inputs"]]
+    document["candidates"] = [least, {**least, "name": "mid", "inputs": points}, most, *others]
+    row = {**document["rows"][1], "metric": "peak memory", "size": "512", "verdict": verdict, "tied": tied}
+    document["rows"].append(row)
+    assert words in make_report([document]).sections[0].summary
+
+
+@pytest.mark.parametrize(
+    ("parity", "words"),
+    [
+        ({"same": True, "equal": True, "max_abs": None}, "The answers are equal, bit for bit."),
+        ({"same": True, "equal": False, "max_abs": 0.0}, "The answers are the same: no number differs."),
+        ({"same": True, "max_abs": 2e-7}, "The answers are the same: they differ by at most 2e-07."),
+        ({"same": True, "max_abs": None}, "There was nothing to compare the answers with."),
+    ],
+)
+def test_answers_that_do_not_differ_are_equal(parity: dict[str, Any], words: str) -> None:
+    assert words in make_report([{**samples.compare(), "parity": parity}]).sections[0].summary
+
+
+def test_the_answer_of_a_comparison_says_who_is_missing() -> None:
+    document = samples.compare()
+    for same in (True, False):
+        section = make_report([{**document, "parity": {"same": same, "max_abs": 1.0}}]).sections[0]
+        assert section.summary.endswith(". lost could not be measured: see below.")
+    document["candidates"][-1]["failure"] = "'lost' returned an int"
+    section = make_report([document]).sections[0]
+    assert "Not measured: 'lost' returned an int" in section.notes
+
+
 def test_timelines_of_one_model_have_one_scale() -> None:
     def tops(*modes: str) -> list[int]:
         sections = make_report([samples.measure(mode) for mode in modes]).sections
