@@ -115,7 +115,7 @@ def difference(
 ) -> Difference:
     """One output against another."""
 
-    def judged(same: bool, reason: str = "", **figures: float) -> Difference:
+    def judged(same: bool, reason: str = "", **figures: Any) -> Difference:
         bare = Difference(candidate=candidate, size=size, output=output, same=same, reason=reason, **figures)
         return replace(bare, equal=same and _equal_bits(wanted, got))
 
