@@ -143,6 +143,11 @@ def test_demo_opens_with_its_punch_line_and_ends_with_its_files(
     punch_line = r"Peak memory: [\d.]+ MiB planned, [\d.]+ MiB stock \([\d.]+% less\)\."
     assert any(re.fullmatch(punch_line, line) for line in opening), opening
     assert "The outputs are equal, bit for bit." in " ".join(out.split())
+    # What is printed can be typed in the folder where the demonstration was.
+    assert 'onnxmem.InferenceSession("onnxmem-demo/unet.onnx", mode="planned")' in out
+    fed = "onnxmem-demo/unet.onnx --shape image=1x3x256x256"
+    assert f"onnxmem measure {fed} --mode planned" in page and "onnxmem measure unet.onnx" not in page
+    assert "weights and packed copies where these are ?" in " ".join(out.split())
     assert (tmp_path / "onnxmem-demo" / "memory-map.svg").stat().st_size > 1000
     assert max(map(len, out.splitlines())) <= 100
 

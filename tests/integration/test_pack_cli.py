@@ -29,7 +29,7 @@ def test_pack_verify_measure_and_refuse(run: Run, model: Path) -> None:
     code, out, err = run("pack", model, "-o", "p", "--dim", "batch=3")
     assert code == 0
     assert "Its outputs are equal to stock, bit for bit, on x 3×256." in " ".join(out.split())
-    assert "packing" in err and "hashing" in err
+    assert "packing: writing the package" in err and "hashing" in err
     code, out, err = run("pack", model, "-o", "p")
     assert (code, out) == (2, "")
     assert "--force replaces it" in err

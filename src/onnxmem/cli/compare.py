@@ -114,7 +114,9 @@ def compare(
     output.show(result)
     for failed in result.candidates:
         if failed.failure is not None:
-            tell(f"{failed.name}: {failed.failure}", _install_hint(failed.failure))
+            # Many a reason names the model itself.
+            named = f"'{failed.name}'" in failed.failure
+            tell(failed.failure if named else f"{failed.name}: {failed.failure}", _install_hint(failed.failure))
     if not result.ok:
         raise typer.Exit(3)
 

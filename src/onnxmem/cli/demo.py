@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,7 +66,8 @@ def demo(
         model = Model.open(path)
         symbolic = estimate(model, strategies=["best"])
         result, _, placed = compute_estimate(model, question)
-        results = [document_of(result), *_observe(path, question, device, step)]
+        estimated = _as_typed(document_of(result), "estimate", path, question, device)
+        results = [estimated, *_observe(path, question, device, step)]
         step(Progress("making the report"))
         report = make_report(results, "A U-Net at 512 × 512 pixels")
         drawn: list[Path] = []
@@ -110,17 +112,30 @@ def _observe(path: Path, question: Question, device: str, step: OnProgress) -> l
     from onnxmem.report.build import document_of  # noqa: PLC0415
 
     fed: dict[str, Any] = {"shapes": question.shapes, "device": device}
-    stages: dict[str, Callable[[], Any]] = {
-        "measuring it in a fresh process": lambda: with_findings(measure(path, **fed, runs=3).document()),
+    stages: dict[str, tuple[str, Callable[[], Any]]] = {
+        "measuring it in a fresh process": (
+            "measure --runs 3",
+            lambda: with_findings(measure(path, **fed, runs=3).document()),
+        ),
         # Its nodes are stock's: they need no second look.
-        "measuring it inside its plan": lambda: measure(path, **fed, runs=3, mode="planned", nodes=False),
-        "releasing it, step by step": lambda: release_ladder(path, **fed, runs=1),
+        "measuring it inside its plan": (
+            "measure --runs 3 --mode planned --no-nodes",
+            lambda: measure(path, **fed, runs=3, mode="planned", nodes=False),
+        ),
+        "releasing it, step by step": ("release --runs 1", lambda: release_ladder(path, **fed, runs=1)),
     }
     documents = []
-    for what, work in stages.items():
+    for what, (verb, work) in stages.items():
         step(Progress(what))
         try:
-            documents.append(document_of(work()))
+            documents.append(_as_typed(document_of(work()), verb, path, question, device))
         except RuntimeUnsupported as error:
             tell(f"not {what}: {error}", error.hint)
     return documents
+
+
+def _as_typed(document: Document, verb: str, path: Path, question: Question, device: str) -> Document:
+    """A result as if its own verb had been typed: what it says to do next is then about this file and these inputs."""
+    (name, shape), *_ = question.shapes.items()
+    words = ["onnxmem", *verb.split(), str(path), "--shape", f"{name}={'x'.join(map(str, shape))}"]
+    return {**document, "command": shlex.join([*words, *(["--device", device] if device != "cpu" else [])])}

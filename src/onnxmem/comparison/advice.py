@@ -6,8 +6,10 @@ What a change to the best candidate would save is tried for another mode, and es
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from onnxmem.comparison.fits import Fit
 from onnxmem.comparison.parity import Parity
@@ -172,7 +174,7 @@ def _little(best: CandidateResult, changes: Sequence[Advice]) -> list[Advice]:
         return []
     savings = {change.topic: max(0, change.saving or 0) for change in changes}
     listed = ", ".join(f"{topic} {format_bytes(saving)}" for topic, saving in savings.items())
-    text = f"Not worth a change of {best.name}, less than {_WORTH:.0%} of the peak: {listed}."
+    text = f"Not worth doing for {best.name} (each saves under {_WORTH:.0%} of the peak): {listed}."
     return [Advice(topic="little", text=text, candidate=best.name, basis=ESTIMATED, figures=savings)]
 
 
@@ -205,6 +207,11 @@ def try_order(trials: CandidateTrials, size: Size) -> list[WhatIf]:
             peaks.append(schedule(model, question).problem.peak_step[1])
     except OnnxmemError:
         return []  # advice is extra: that a model cannot be estimated is no reason not to compare it
-    return [
-        WhatIf("order", "Run its nodes in the best order (onnxmem pack --order best)", peaks[0] - peaks[1], ESTIMATED)
-    ]
+    what = f"Run its nodes in the best order ({order_command(path, shapes)})"
+    return [WhatIf("order", what, peaks[0] - peaks[1], ESTIMATED)]
+
+
+def order_command(path: Path, shapes: Mapping[str, Sequence[int]]) -> str:
+    """The command that makes a package in the best order for these shapes."""
+    fed = (word for name, dims in shapes.items() for word in ("--shape", f"{name}={'x'.join(map(str, dims))}"))
+    return shlex.join(["onnxmem", "pack", str(path), *fed, "--order", "best", "-o", "package"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from onnxmem import files
-from onnxmem.comparison.candidate import Candidate, parse_candidates
+from onnxmem.comparison.candidate import Candidate, is_absent, parse_candidates
 from onnxmem.comparison.compare import Comparison, compare
 from onnxmem.comparison.result import CandidateResult, Figure
 from onnxmem.comparison.sizes import OpenShape
@@ -73,19 +73,20 @@ def load_best(
 ) -> Loaded:
     """Load the candidate that fits best: `load_best(["net.onnx", "net:make"], weights="net.pth", shapes=…)`.
 
-    Candidates that are not there are left out, those that fail or give other answers than the first never win. `by` is
-    "memory" (peak RSS at the largest size), "latency" or "cold start"; with a `budget` in bytes only candidates whose
-    peak is within it are considered. `settings` are those of `compare`. Figures are kept in `cache` (by default the
-    user's cache folder) and measured again when a file, a setting or the environment changes; the code behind an
-    importable `module:factory` is not watched.
+    Candidates that are not there or cannot be read are left out, those that fail or give other answers than the first
+    never win. `by` is "memory" (peak RSS at the largest size), "latency" or "cold start"; with a `budget` in bytes only
+    candidates whose peak is within it are considered. `settings` are those of `compare`. Figures are kept in `cache`
+    (by default the user's cache folder) and measured again when a file, a setting or the environment changes; the code
+    behind an importable `module:factory` is not watched.
     """
     if by not in BY:
         raise UsageError(f"there is no choice by '{by}'", hint=f"known: {', '.join(BY)}")
     given = list(paths)
-    there = [path for path in given if _there(path)]
+    there = [path for path in given if not is_absent(str(path))]
     if not there:
         raise UsageError(f"none of these is there: {', '.join(map(str, given)) or 'nothing was named'}")
     weights = None if weights is None else Path(weights)
+    there = _readable(there, weights)
     candidates = parse_candidates(there, weights=weights)
     if len(candidates) == 1 and budget is None:
         return _load(candidates[0], None, "it is the only one there")
@@ -105,9 +106,15 @@ def load_best(
     return _load(best, results[best.name], f"{words}, the least of {len(fitting)} that fit")
 
 
-def _there(path: str | PathLike[str]) -> bool:
-    text = str(path)
-    return Path(text).exists() or Path(text.rpartition("+")[0] or text).exists() or ":" in Path(text).name
+def _readable(paths: list[str | PathLike[str]], weights: Path | None) -> list[str | PathLike[str]]:
+    """Those whose files can be read; a comparison would not begin with the others."""
+    if len(paths) < 2:
+        return paths
+    looked = prepare(parse_candidates(paths, weights=weights))
+    found = [path for path, trials in zip(paths, looked, strict=True) if trials.failure is None]
+    if not found:
+        raise ModelError(f"no candidate can be used: {'; '.join(trials.failure or '' for trials in looked)}")
+    return found
 
 
 def _value(result: CandidateResult, by: str) -> float:

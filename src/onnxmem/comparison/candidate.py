@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 
@@ -42,12 +44,7 @@ class Candidate:
 def parse_candidates(texts: Iterable[str | PathLike[str]], *, weights: Path | None = None) -> tuple[Candidate, ...]:
     """All candidates, under names that differ."""
     named = [str(text) for text in texts]
-    absent = [text for text in named if _absent(text)]
-    if absent:
-        # A name that is mistyped is found before any work is done, and all of them at once.
-        listed = ", ".join(f"'{_file_of(text)}'" for text in absent)
-        what = "there is no such file" if len(absent) == 1 else "there are no such files"
-        raise UsageError(f"cannot read {listed}: {what}", hint=f"a candidate is {KINDS}")
+    _check_there(named)
     found = [parse_candidate(text, weights=weights) for text in named]
     if weights is not None:
         if not weights.is_file():
@@ -64,6 +61,23 @@ def parse_candidates(texts: Iterable[str | PathLike[str]], *, weights: Path | No
         earlier = sum(1 for other in shown if other.name.partition(" #")[0] == name)
         shown.append(replace(each, name=f"{name} #{earlier + 1}" if earlier else name))
     return tuple(shown)
+
+
+def _check_there(named: Sequence[str]) -> None:
+    """A name that is mistyped is found before any work is done, and all of them at once."""
+    absent = [text for text in named if is_absent(text)]
+    modules = [text for text in absent if _FACTORY.fullmatch(text)]
+    files = [text for text in absent if text not in modules]
+    problems = []
+    if files:
+        listed = ", ".join(f"'{_file_of(text)}'" for text in files)
+        problems.append(f"{listed}: {'there is no such file' if len(files) == 1 else 'there are no such files'}")
+    for text in modules:
+        where = text.rpartition(":")[0]
+        what = f"file '{where}'" if where.endswith(".py") else f"module '{where.partition('.')[0]}'"
+        problems.append(f"'{text}': there is no {what}")
+    if problems:
+        raise UsageError(f"cannot read {'; '.join(problems)}", hint=f"a candidate is {KINDS}")
 
 
 def parse_candidate(text: str, *, weights: Path | None = None) -> Candidate:
@@ -84,8 +98,22 @@ def parse_candidate(text: str, *, weights: Path | None = None) -> Candidate:
     raise UsageError(f"cannot read '{_file_of(text)}': there is no such file", hint=f"a candidate is {KINDS}")
 
 
-def _absent(text: str) -> bool:
-    return not (Path(text).exists() or Path(_file_of(text)).exists() or _FACTORY.fullmatch(text))
+def is_absent(text: str) -> bool:
+    """Whether what this names is not there, as far as can be said without running any code."""
+    if Path(text).exists() or Path(_file_of(text)).exists():
+        return False
+    return not (_FACTORY.fullmatch(text) and _module_is_there(text.rpartition(":")[0]))
+
+
+def _module_is_there(module: str) -> bool:
+    if module.endswith(".py"):
+        return Path(module).is_file()
+    # Only the package: what is in it is looked for by importing it, and importing runs its code.
+    package = module.partition(".")[0]
+    try:
+        return PathFinder.find_spec(package, [str(Path.cwd())]) is not None or find_spec(package) is not None
+    except (ImportError, ValueError):  # what is imported already need not say where it came from
+        return True
 
 
 def _file_of(text: str) -> str:

@@ -108,7 +108,8 @@ def compare(
     again, up to `repeat_limit` times in all (by default twice as often; the same as `repeat` for never). When
     `time_limit` seconds are over, there are no more repetitions. `export` makes the ONNX twin of each PyTorch
     candidate, for this comparison or, if it is a folder, to keep. On another `device` (`cuda`, `cuda:1`) there are
-    figures of its memory, too, and no advice. A candidate that fails is a result: look at `failure`.
+    figures of its memory, too, and no advice. Files that cannot be read, and models that take other inputs, are
+    errors; a candidate that fails when it runs is a result: look at `failure`.
     """
     if repeat < 1 or runs < 1:
         raise UsageError(f"repeat and runs must be at least 1; they are {repeat} and {runs}")
@@ -140,7 +141,9 @@ def compare(
     deadline, progress = Deadline(time_limit), on_progress or (lambda _: None)
     with temporary_folder() as folder:
         everyone = prepare(chosen)
-        made = _sizes(everyone, request)
+        _refuse_unreadable(everyone)
+        made = make_sizes(request, next((trials.signature for trials in everyone if trials.signature), None))
+        _refuse_other_inputs(everyone, made)
         twins = _twins(everyone, made, folder if export is True else Path(export), progress) if export else {}
         schedule = Schedule(everyone, conditions, folder, progress, deadline)
         schedule.run(made)
@@ -170,18 +173,21 @@ def _several(shape: OpenShape | Sequence[OpenShape]) -> Sequence[OpenShape]:
     return [tuple(shape)]  # type: ignore[arg-type]
 
 
-def _sizes(everyone: Sequence[CandidateTrials], request: Request) -> tuple[Size, ...]:
-    """The sizes, by what an ONNX candidate says about its inputs; none where nobody is left to be fed."""
-    unreadable = [trials.failure for trials in everyone if trials.failure]
-    if len(unreadable) == len(everyone):
-        return ()
-    try:
-        return make_sizes(request, next((trials.signature for trials in everyone if trials.signature), None))
-    except UsageError as error:
-        if not unreadable:
-            raise
-        # The one that cannot be read may be the one that would have told what is fed: it comes first.
-        raise ModelError(f"{'; '.join(unreadable)}; and {error}", hint=error.hint) from error
+def _refuse_unreadable(everyone: Sequence[CandidateTrials]) -> None:
+    """Measuring the others takes minutes, and would not answer what was asked."""
+    if reasons := [trials.failure for trials in everyone if trials.failure]:
+        raise ModelError("; ".join(reasons), hint="leave it out, or name another file")
+
+
+def _refuse_other_inputs(everyone: Sequence[CandidateTrials], sizes: Sequence[Size]) -> None:
+    """All are fed the same: whoever cannot take that is no candidate for the same job."""
+    for trials in everyone:
+        for size in sizes:
+            try:
+                trials.arrays(size)
+            except UsageError as error:
+                what = f"'{trials.candidate.name}' cannot be compared with the others at {size.label}: {error}"
+                raise UsageError(what, hint="all candidates have to take the same inputs") from error
 
 
 def _exportable(candidate: Candidate) -> bool:

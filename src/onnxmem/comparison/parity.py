@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class Difference(Record):
     size: str
     output: str
     same: bool
+    equal: bool = False
+    """Bit for bit, and of the same type."""
     max_abs: float | None = None
     max_rel: float | None = None
     """The largest difference over the reference's largest value: element by element, values near 0 would decide."""
@@ -57,6 +59,11 @@ class Parity(Record):
         """Where they do not; the worst of each candidate first."""
         return tuple(each for each in self.differences if not each.same)
 
+    @property
+    def equal(self) -> bool:
+        """Whether there was something to compare, and all of it is the same bit for bit."""
+        return bool(self.differences) and all(each.equal for each in self.differences)
+
     def agrees(self, candidate: str) -> bool:
         """Whether this candidate gives the reference's answers; the reference does."""
         return candidate == self.reference or not any(each.candidate == candidate for each in self.mismatches)
@@ -67,9 +74,9 @@ class Parity(Record):
         return max((each.max_abs for each in self.differences if each.max_abs is not None), default=None)
 
     def derived(self) -> Mapping[str, Any]:
-        """Whether all agree, and the largest differences."""
+        """Whether all agree, whether to the last bit, and the largest differences."""
         relative = [each.max_rel for each in self.differences if each.max_rel is not None]
-        return {"same": self.same, "max_abs": self.max_abs, "max_rel": max(relative, default=None)}
+        return {"same": self.same, "equal": self.equal, "max_abs": self.max_abs, "max_rel": max(relative, default=None)}
 
 
 def read_outputs(saved: Sequence[Sequence[str | None]]) -> list[tuple[str, Array | None]]:
@@ -108,8 +115,9 @@ def difference(
 ) -> Difference:
     """One output against another."""
 
-    def judged(same: bool, reason: str = "", **figures: float) -> Difference:
-        return Difference(candidate=candidate, size=size, output=output, same=same, reason=reason, **figures)
+    def judged(same: bool, reason: str = "", **figures: Any) -> Difference:
+        bare = Difference(candidate=candidate, size=size, output=output, same=same, reason=reason, **figures)
+        return replace(bare, equal=same and _equal_bits(wanted, got))
 
     if wanted is None or got is None:
         return judged(True, "no plain array, not compared")
@@ -131,6 +139,13 @@ def difference(
     same = absolute <= tolerance * max(1.0, largest) and (absolute <= tolerance * largest or cosine >= _COSINE)
     relative = absolute / largest if largest else absolute
     return judged(same, max_abs=absolute, max_rel=relative, cosine=cosine)
+
+
+def _equal_bits(wanted: Array | None, got: Array | None) -> bool:
+    """Numbers that are equal need not be: 0 and −0 are."""
+    if wanted is None or got is None or wanted.dtype != got.dtype:
+        return False
+    return wanted.tobytes() == got.tobytes()
 
 
 def _cosine(left: Array, right: Array) -> float:

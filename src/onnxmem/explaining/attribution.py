@@ -97,6 +97,17 @@ def with_counted(expected: Mapping[str, int], measurement: Measurement, *, compl
     return {**expected, "activations": expected.get("activations", 0) + more, "arena slack": slack}
 
 
+def with_packed(expected: Mapping[str, int], measurement: Measurement, loaded_as: str) -> dict[str, int]:
+    """With no more packed copies than ONNX Runtime counted: how large a kernel's are is only known roughly.
+
+    It does not count those that a package brings along.
+    """
+    counted = measurement.runtime.packed
+    if isinstance(counted, Unknown) or find_mode(loaded_as).form != "any":
+        return dict(expected)
+    return {**expected, "packed copies": min(expected.get("packed copies", 0), counted)}
+
+
 def expected_without_model(measurement: Measurement) -> dict[str, int]:
     """What the measurement itself knows: ONNX Runtime's figures, outputs, the plan, what later runs add to the first.
 

@@ -8,7 +8,14 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from onnxmem.errors import ModelError, OnnxmemError
-from onnxmem.explaining.attribution import attribute, expected_without_model, peak_of, state_of, with_counted
+from onnxmem.explaining.attribution import (
+    attribute,
+    expected_without_model,
+    peak_of,
+    state_of,
+    with_counted,
+    with_packed,
+)
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.measurement.protocol import IMPORT, LOAD, RUNS, STEADY_RUNS
 from onnxmem.measurement.scenario import Scenario
@@ -123,6 +130,7 @@ class Explained:
         complete = not unknown_tensors(self.subject.graph)
         # A plan has no pieces that are larger than what is asked for.
         exact = complete and self.mode == "planned"
+        expected = with_packed(expected, self.measurement, self.loaded_as)
         return expected if exact else with_counted(expected, self.measurement, complete=complete)
 
     def needed_at_once(self, predicted: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -165,7 +166,8 @@ def repack(
     if model is None and hash_file(source).sha256 != manifest.source.files[0].sha256:
         raise UsageError(
             f"'{source}' is not the model that '{folder}' was made from any more",
-            hint=f"if the new one is meant: onnxmem pack {source} -o {folder} --force",
+            hint="if the new one is meant: "
+            + shlex.join(["onnxmem", "pack", str(source), "-o", str(folder), "--force"]),
         )
     if manifest.order is not None:
         order = order or manifest.order.asked
@@ -254,7 +256,7 @@ def _write(request: PackRequest, temporary: Path, onnxruntime: str) -> None:
     expected = request.signature.file_size * (2 if request.mode.form == "prepacked" else 1)
 
     def written(size: int) -> None:
-        request.report("packing", size, max(size, expected))
+        request.report("writing the package", size, max(size, expected))
 
     model = build(request.source, temporary, request.mode.form, written)
     settings = LoadSettings(load_options(request.mode.form), {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from onnxmem.errors import RuntimeUnsupported, UsageError
@@ -184,7 +185,7 @@ def check_mode(name: str, model: Path) -> Mode:
         return mode
     raise UsageError(
         f"mode '{name}' needs {FORMS[mode.form]}, and '{model.name}' {problem}",
-        hint=f"make one: onnxmem pack {model.name} --mode {name} -o FOLDER",
+        hint=f"make one: onnxmem pack {quote(str(model))} --mode {name} -o FOLDER",
     )
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from onnxmem.documents import Record, stored
@@ -279,7 +280,7 @@ class Package:
     def check_here(self, onnxruntime: str, cpu: Cpu | None = None) -> None:
         """An error, if this ONNX Runtime or CPU is another than the one it was made for."""
         made = self.manifest
-        hint = f"make it again here: onnxmem pack {made.source.path} -o {self.folder} --repack"
+        hint = f"make it again here: onnxmem pack {quote(made.source.path)} -o {quote(str(self.folder))} --repack"
         if made.onnxruntime != onnxruntime:
             raise RuntimeUnsupported(
                 f"the package '{self.folder}' was made with ONNX Runtime {made.onnxruntime}, and this is {onnxruntime}",

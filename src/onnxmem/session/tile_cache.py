@@ -10,6 +10,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import onnxruntime
 
@@ -37,10 +38,12 @@ def tiled_package(model: str | bytes | os.PathLike[str]) -> Path:
     if isinstance(model, bytes):
         raise UsageError("tile=True is for a model in a file, and this one is in bytes", hint="give its path")
     path = Path(model)
+    named = quote(str(path))
     if is_package(path):
         if open_package(path).manifest.tile is None:
             raise UsageError(
-                f"the package '{path}' was made without tiles", hint=f"onnxmem pack --repack -o {path} --tile"
+                f"the package '{path}' was made without tiles",
+                hint=f"onnxmem pack --repack -o {named} --tile",
             )
         return path
     if path.suffix == ".ort":
@@ -51,7 +54,7 @@ def tiled_package(model: str | bytes | os.PathLike[str]) -> Path:
         if free:
             raise UsageError(
                 f"tile=True is for fixed input shapes, and '{path.name}' has free ones: {', '.join(free)}",
-                hint=f"onnxmem pack {path} -o FOLDER --tile --shape … makes a package for the shapes that matter",
+                hint=f"onnxmem pack {named} -o FOLDER --tile --shape … makes a package for the shapes that matter",
             )
         _make(path, folder)
     return folder

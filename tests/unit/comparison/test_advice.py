@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from onnxmem.comparison.advice import ESTIMATED, MEASURED, Advice, WhatIf, advise, container_size
+from pathlib import Path
+
+from onnxmem.comparison.advice import ESTIMATED, MEASURED, Advice, WhatIf, advise, container_size, order_command
 from onnxmem.comparison.result import CandidateResult, Figure
 from tests.unit.comparison.samples import MIB, candidate, comparison
 
@@ -26,6 +28,7 @@ def test_what_to_provide_comes_first_then_changes_by_what_they_save() -> None:
     assert "measured once" in found[5].text and "(estimated)" in found[4].text
     # Loading does not set the peak here, so that external data would save nothing: it is said, not left open.
     assert found[-1].figures == {"external data": 0}
+    assert found[-1].text == "Not worth doing for a (each saves under 3% of the peak): external data 0 B."
 
 
 def test_external_data_where_loading_sets_the_peak() -> None:
@@ -69,3 +72,8 @@ def test_containers_come_in_usual_sizes() -> None:
     assert container_size(100 * MIB, 0.0) == 128 * MIB
     assert container_size(700 * MIB) == 1280 * MIB
     assert container_size(3000 * MIB) == 5120 * MIB
+
+
+def test_the_command_of_an_order_can_be_typed() -> None:
+    command = order_command(Path("my nets/a.onnx"), {"x": (1, 3, 8, 8), "ids": (1, 7)})
+    assert command == "onnxmem pack 'my nets/a.onnx' --shape x=1x3x8x8 --shape ids=1x7 --order best -o package"

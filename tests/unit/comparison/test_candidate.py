@@ -80,3 +80,14 @@ def test_shapes_with_a_letter_for_the_size() -> None:
             parse_sizes(text)
     with pytest.raises(UsageError, match="is not a shape"):
         parse_open_shape("x=1xNxfoo")
+
+
+def test_what_is_not_there_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("raise SystemExit('looking for it must not run it')\n")
+    (tmp_path / "m.onnx").write_bytes(b"x")
+    assert len(parse_candidates(["m.onnx", "mine:make", "mine.py:make", "json:loads"])) == 4
+    with pytest.raises(UsageError) as refused:
+        parse_candidates(["gone.onnx", "m.onnx", "nosuchmod.part:thing", "gone.py:make"])
+    absent = "'nosuchmod.part:thing': there is no module 'nosuchmod'; 'gone.py:make': there is no file 'gone.py'"
+    assert str(refused.value) == f"cannot read 'gone.onnx': there is no such file; {absent}"

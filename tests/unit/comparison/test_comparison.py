@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from onnxmem.comparison.compare import Comparison, compare
 from onnxmem.comparison.parity import Difference, Parity
 from onnxmem.comparison.result import Figure, figure
-from onnxmem.errors import UsageError
+from onnxmem.errors import ModelError, UsageError
+from onnxmem.progress import Progress
 from onnxmem.unknown import Unknown
 from onnxmem.zoo import build
 from tests.unit.comparison.samples import candidate, comparison
@@ -60,3 +61,21 @@ def test_a_twin_does_not_overwrite_a_candidate_of_its_name(tmp_path: Path) -> No
         compare(candidates, shapes={"image": (1, 3, 64, 64)}, export=tmp_path)
     assert refused.value.exit_code == 2 and refused.value.hint == "export to another folder"
     assert (tmp_path / "net_make.onnx").read_bytes() == before
+
+
+def test_what_can_be_known_before_measuring_is_an_error_at_once(tmp_path: Path) -> None:
+    good, empty, other = (tmp_path / name for name in ("good.onnx", "empty.onnx", "other.onnx"))
+    onnx.save(build("unet", channels=2), good)
+    empty.write_bytes(b"")
+    proto = build("unet", channels=2)
+    proto.graph.input.append(onnx.helper.make_tensor_value_info("more", onnx.TensorProto.FLOAT, [1]))
+    onnx.save(proto, other)
+    seen: list[Progress] = []
+    with pytest.raises(ModelError) as unreadable:
+        compare([empty, good], on_progress=seen.append)
+    assert str(unreadable.value).count("empty.onnx") == 1 and "is not an ONNX model" in str(unreadable.value)
+    with pytest.raises(
+        UsageError, match=r"^'other.onnx' cannot be compared .*: it has 2 inputs .*, and 1 are fed"
+    ) as two:
+        compare([good, other], shapes={"image": (1, 3, 64, 64)}, on_progress=seen.append)
+    assert two.value.hint == "all candidates have to take the same inputs" and not seen

@@ -54,3 +54,16 @@ def test_the_first_is_the_reference_and_text_is_compared_exactly() -> None:
     assert parity.reference == "a" and not parity.same
     assert parity.agrees("a") and parity.agrees("b") and not parity.agrees("c")
     assert judge_parity({}, 1e-4).same
+
+
+def test_equal_is_bit_for_bit() -> None:
+    zeros = np.zeros(3, np.float32)
+    for value in (ONES, np.array(["a"]), np.array([np.nan])):
+        assert difference("b", "64", "y", value, value.copy(), 1e-4).equal
+    for value, other in ((zeros, -zeros), (zeros, zeros.astype(np.float64)), (ONES, ONES + np.float32(1e-6))):
+        found = difference("b", "64", "y", value, other, 1e-4)
+        assert found.same and not found.equal
+    alone = judge_parity({"a": {"1": [("y", ONES)]}}, 1e-4)
+    both = judge_parity({"a": {"1": [("y", ONES)]}, "b": {"1": [("y", ONES.copy())]}}, 1e-4)
+    assert alone.same and not alone.equal
+    assert both.equal and both.document()["equal"]

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 import pytest
 
 from onnxmem.errors import RuntimeUnsupported
-from onnxmem.explaining.attribution import ABOUT, NAMES, attribute, expected_without_model, peak_of, with_counted
+from onnxmem.explaining.attribution import (
+    ABOUT,
+    NAMES,
+    attribute,
+    expected_without_model,
+    peak_of,
+    with_counted,
+    with_packed,
+)
 from onnxmem.measurement.measurement import Measurement
 from onnxmem.prediction.prediction import PARTS
 from tests.unit.explaining.samples import MIB, STOCK, measurement, runtime
@@ -103,3 +111,12 @@ def test_what_the_runtime_counted_completes_what_is_on_paper() -> None:
 def test_a_measurement_without_a_look_into_memory_cannot_be_explained() -> None:
     with pytest.raises(RuntimeUnsupported, match="no phase 'load'"):
         sizes(measurement({name: STOCK[name] for name in ("start", "import", "inputs")}), EXPECTED)
+
+
+def test_packed_copies_are_what_was_counted_where_that_is_less_than_on_paper() -> None:
+    counted = measurement(runtime=runtime(packed=3 * MIB))
+    paper = {"packed copies": 5 * MIB, "weights": MIB}
+    assert with_packed(paper, counted, "stock") == {"packed copies": 3 * MIB, "weights": MIB}
+    assert with_packed({"packed copies": MIB}, counted, "planned") == {"packed copies": MIB}
+    # Those of a package are no part of the count, and without a count there is only the paper.
+    assert with_packed(paper, counted, "prepacked") == with_packed(paper, measurement(), "stock") == paper

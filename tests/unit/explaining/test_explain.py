@@ -120,7 +120,7 @@ def test_it_fits_a_terminal(width: int) -> None:
     report = make_report([explain(measurement(runtime=runtime(used=20 * MIB), outputs=30 * MIB))])
     lines = render_terminal(report, width=width, colour=False).splitlines()
     assert all(len(line) <= width for line in lines)
-    assert lines[2].startswith("Peak memory: 156.0 MiB, most of it ")
+    assert lines[2].startswith("Peak memory: 156.0 MiB; the largest parts are ")
     assert report.sections[0].actions[0].saving.endswith("MiB once it is loaded")
     parts = report.sections[0].charts[0].document["bars"][0]["parts"]
     assert sum(part["bytes"] for part in parts) == 156 * MIB

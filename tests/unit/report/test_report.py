@@ -223,7 +223,7 @@ def test_bad_news_comes_first() -> None:
     report = make_report([samples.measure(kind="out of memory"), samples.compare(same=False)])
     assert all(section.alarm for section in report.sections)
     excluded = "The answers differ by up to 1.5e-05: candidates whose outputs differ are excluded."
-    assert report.sections[1].summary == excluded
+    assert report.sections[1].summary == f"{excluded} lost could not be measured: see below."
     assert "Attention" in Page(render_html(report)).text and "**Attention:**" in render_markdown(report)
     assert "lost could not be measured: model.onnx" in report.sections[1].notes
 

@@ -144,6 +144,52 @@ def test_a_comparison_promises_nothing_that_is_undecided(verdict: str, words: st
     assert summary.startswith(f"Peak memory at 512: 80.2 MiB model.onnx, 200.2 MiB factory:net ({words}).")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "tied", "words"),
+    [
+        ("winner", [], "80.2 MiB model.onnx, 200.2 MiB factory:net (59.9% less)"),
+        (
+            "same",
+            ["model.onnx", "mid"],
+            "80.2 MiB model.onnx (mid: about the same), 200.2 MiB factory:net (59.9% less)",
+        ),
+        ("undecided", ["model.onnx", "mid"], "model.onnx (mid: undecided), 200.2 MiB factory:net (59.9% less)"),
+        ("same", ["model.onnx", "mid", "factory:net"], "80.2 MiB model.onnx, 200.2 MiB factory:net (about the same)"),
+    ],
+)
+def test_what_is_about_the_same_is_not_said_of_the_third(verdict: str, tied: list[str], words: str) -> None:
+    document = samples.compare()
+    least, most, *others = document["candidates"]
+    points = [{**point, "peak_rss_bytes": point["peak_rss_bytes"] + samples.MIB} for point in least["inputs"]]
+    document["candidates"] = [least, {**least, "name": "mid", "inputs": points}, most, *others]
+    row = {**document["rows"][1], "metric": "peak memory", "size": "512", "verdict": verdict, "tied": tied}
+    document["rows"].append(row)
+    assert words in make_report([document]).sections[0].summary
+
+
+@pytest.mark.parametrize(
+    ("parity", "words"),
+    [
+        ({"same": True, "equal": True, "max_abs": None}, "The answers are equal, bit for bit."),
+        ({"same": True, "equal": False, "max_abs": 0.0}, "The answers are the same: no number differs."),
+        ({"same": True, "max_abs": 2e-7}, "The answers are the same: they differ by at most 2e-07."),
+        ({"same": True, "max_abs": None}, "There was nothing to compare the answers with."),
+    ],
+)
+def test_answers_that_do_not_differ_are_equal(parity: dict[str, Any], words: str) -> None:
+    assert words in make_report([{**samples.compare(), "parity": parity}]).sections[0].summary
+
+
+def test_the_answer_of_a_comparison_says_who_is_missing() -> None:
+    document = samples.compare()
+    for same in (True, False):
+        section = make_report([{**document, "parity": {"same": same, "max_abs": 1.0}}]).sections[0]
+        assert section.summary.endswith(". lost could not be measured: see below.")
+    document["candidates"][-1]["failure"] = "'lost' returned an int"
+    section = make_report([document]).sections[0]
+    assert "Not measured: 'lost' returned an int" in section.notes
+
+
 def test_timelines_of_one_model_have_one_scale() -> None:
     def tops(*modes: str) -> list[int]:
         sections = make_report([samples.measure(mode) for mode in modes]).sections
@@ -174,6 +220,47 @@ def test_commands_are_about_the_same_model_and_inputs() -> None:
     (section,) = make_report([{**samples.measure(), "command": command}]).sections
     again = "onnxmem measure 'my models/model.onnx' --shape x=1x3 --dim n=2 --mode planned"
     assert section.actions[0].command == again
+
+
+def test_commands_name_the_model_as_it_was_typed() -> None:
+    typed = "onnxmem estimate nets/model.onnx --shape=x=1x3 --dim=n=2"
+    document = {**samples.plan(), "model": "model.onnx", "view": "optimized", "nodes": 1, "order": "given"}
+    commands = [each.command for each in make_report([{**document, "command": typed}]).sections[0].actions]
+    assert "onnxmem measure nets/model.onnx --shape=x=1x3 --dim=n=2 --mode planned" in commands
+
+    def one(mode: str, growth: int) -> dict[str, Any]:
+        found = samples.measure(mode, growth)
+        return {**found, "scenario": {**found["scenario"], "model": 'my nets/"model".onnx'}}
+
+    (run, *_) = make_report([one("stock", 40 * samples.MIB), one("planned", 1)]).sections[0].actions
+    assert run.command == 'onnxmem.InferenceSession("my nets/\\"model\\".onnx", mode="planned")'
+    (package,) = make_report([{**samples.package(), "folder": "my packs/a"}]).sections
+    assert package.actions[1].command == "onnxmem share 'my packs/a'"
+
+
+def test_a_trace_says_what_was_written_and_what_is_not_in_it() -> None:
+    asked = make_report([{**samples.trace(), "command": "onnxmem trace model.onnx"}]).sections[0]
+    assert asked.actions[-1].command == "onnxmem trace model.onnx -o trace.csv" and "Written" not in str(asked.notes)
+    assert asked.facts[0].about == "at most; for these requests no plan takes less, unless two of them share a place"
+    assert asked.facts[2].about == "1 buffer of these, in use beyond the run: in no plan"
+    for option in ("-o my.csv", "--output=my.csv"):
+        written = make_report([{**samples.trace(), "command": f"onnxmem trace model.onnx {option}"}]).sections[0]
+        assert written.actions[-1].command == "onnxmem plan my.csv"
+        assert "Written: my.csv, with the 4 buffers that a plan places; --outputs adds the outputs." in written.notes
+    every = {**samples.trace(), "command": "onnxmem trace model.onnx -o my.csv --outputs"}
+    assert "Written: my.csv, with all of them." in make_report([every]).sections[0].notes
+
+
+def test_weights_that_are_not_told_apart_are_in_the_heap() -> None:
+    def heap(**known: int) -> str:
+        document = samples.measure()
+        document["runtime"] = {**document["runtime"], "weights_bytes": None, "packed_bytes": None, **known}
+        table = next(t for t in make_report([document]).sections[0].tables if t.title == "The parts of the peak")
+        return next(row[-1].text for row in table.rows if row[0].text == "heap")
+
+    rest = "the rest: Python, inputs, the session, freed memory"
+    assert heap(weights_bytes=1, packed_bytes=1) == rest
+    assert heap() == f"{rest}, and weights and packed copies where these are ?"
 
 
 def test_a_written_network_is_named_as_a_shell_takes_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
 from onnxmem.explaining.leaner import once_loaded, planning_costs
@@ -35,5 +37,5 @@ def find(explained: Explained) -> Finding | None:
         advice="Let a budget decide how many rows are run at once",
         saving=saving,
         when=once_loaded(explained, saving),
-        command=f'onnxmem.InferenceSession("{model}", budget="{typed_bytes(chunking.needed)}")',
+        command=f'onnxmem.InferenceSession({json.dumps(str(model))}, budget="{typed_bytes(chunking.needed)}")',
     )

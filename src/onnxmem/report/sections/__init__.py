@@ -11,7 +11,7 @@ from onnxmem.report.cells import words
 from onnxmem.report.damaged import whole
 from onnxmem.report.report import Document, Section
 
-BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "trace": "plan:trace_section",
+BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "trace": "trace:section",
             "measure": "measure:section", "explain": "explain:section",
             "release": "release:section", "track": "release:track_section",
             "demonstrate": "release:demonstration_section", "share": "share:section", "compare": "compare:section",

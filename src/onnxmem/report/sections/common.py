@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -36,10 +37,32 @@ def model(document: Document) -> str:
 def command(document: Document, verb: str, *more: str, kept: Sequence[str] = _KEPT) -> str:
     """The next command about the same model, fed in the same way: with those options of this one that are `kept`."""
     given = _words_of(document)
+    same = [
+        word for k, word in enumerate(given) if word.partition("=")[0] in kept or (k and given[k - 1] in kept)
+    ]  # --dim n=2 or --dim=n=2
+    return words(shlex.join(["onnxmem", verb, model_path(document), *same, *more]), 400)
+
+
+def model_path(document: Document) -> str:
+    """Where the model is, as it was typed: what is printed is run in the same folder."""
     name = str(document.get("model") or document.get("problem") or "MODEL")
-    path = next((word for word in given if PurePath(word).name == name), name)
-    same = [word for k, word in enumerate(given) if word in kept or (k and given[k - 1] in kept)]
-    return words(shlex.join(["onnxmem", verb, path, *same, *more]), 400)
+    typed = (word for word in _words_of(document) if PurePath(word).name == name)
+    return str(next(typed, None) or (document.get("scenario") or {}).get("model") or name)
+
+
+def typed(document: Document, *options: str) -> str:
+    """What was given for an option, by any of its names; empty if it was not."""
+    given, found = _words_of(document), ""
+    for k, word in enumerate(given):
+        option, equals, value = word.partition("=")
+        if option in options:
+            found = value if equals else "".join(given[k + 1 : k + 2])
+    return found
+
+
+def session_line(path: str, *more: str) -> str:
+    """The line of Python that loads a model; `more` are further arguments."""
+    return f"onnxmem.InferenceSession({', '.join((json.dumps(words(path, 400), ensure_ascii=False), *more))})"
 
 
 def _words_of(document: Document) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from onnxmem.report.cells import UNKNOWN, Document, known, listed, number, percent, seconds, size, times, words
 from onnxmem.report.cells import shape as shape_text
@@ -28,7 +29,7 @@ def section(document: Document) -> Section:
     tables = (_candidates(candidates, names), _rows(document, names), *host)
     return Section(
         "Comparison of " + (listed([words(each["name"], 60) for each in candidates]) or "nothing"),
-        alarm or _summary(document),
+        (alarm or _summary(document)) + _absent_words(candidates),
         facts=_facts(candidates, _key(document)),
         actions=tuple(Action(words(each["text"], 600)) for each in actions[:_ACTIONS]),
         story=tuple(words(each["text"], 600) for each in advice if each not in actions[:_ACTIONS]),
@@ -88,23 +89,62 @@ def _summary(document: Document) -> str:
         return "No candidate could be measured."
     sizes = {str(_peak(each, key).get("size")) for each in found}
     at = f" at {words(sizes.pop(), 40)}" if len(sizes) == 1 else ""
-    text = f"Peak memory{' on the device' * is_on_device(document)}{at}: " + ", ".join(
-        f"{known(_peak(each, key), key)} {words(each['name'], 60)}" for each in (found[0], *found[1:][-1:])
-    )
-    if len(found) > 1 and at:
-        least, most = (_peak(found[k], key) for k in (0, -1))
-        less = f"{format_percent(1 - least[key] / max(most[key], 1))} less"
-        text += f" ({_verdict(document, str(least.get('size'))) or less})"
-    if parity.get("same") and number(parity, "max_abs") is not None:
-        return f"{text}. The answers are the same: they differ by at most {parity['max_abs']:.2g}."
-    return f"{text}. There was nothing to compare the answers with."
+    where = " on the device" * is_on_device(document)
+    text = f"Peak memory{where}{at}: {_ends(document, found, key, same_size=bool(at))}"
+    return f"{text}. {_parity_words(parity)}"
 
 
-def _verdict(document: Document, at: str) -> str:
-    """What the samples say about peaks at this size, where that is not that one takes less than the others."""
+def _ends(document: Document, found: list[Document], key: str, *, same_size: bool) -> str:
+    """The least and the most; what lies between them is named where it is not shown to take more than the least."""
+    first, last = found[0], found[-1]
+    verdict, tied = _verdict(document, str(_peak(first, key).get("size"))) if same_size else ("", [])
+    if verdict and not tied:
+        tied = [each["name"] for each in found]
+    beside = [each["name"] for each in found[1:-1] if each["name"] in tied]
+    least = f"{known(_peak(first, key), key)} {words(first['name'], 60)}"
+    if first is last:
+        return least
+    most = f"{known(_peak(last, key), key)} {words(last['name'], 60)}"
+    if verdict and last["name"] in tied:
+        return f"{least}, {most} ({verdict})"
+    if beside and verdict:
+        least += f" ({listed([words(name, 60) for name in beside])}: {verdict})"
+    if not same_size:
+        return f"{least}, {most}"
+    return f"{least}, {most} ({format_percent(1 - _peak(first, key)[key] / max(_peak(last, key)[key], 1))} less)"
+
+
+def _verdict(document: Document, at: str) -> tuple[str, list[str]]:
+    """What the samples say about peaks at this size where several take about the same, and which these are."""
     metric = "device memory" if is_on_device(document) else "peak memory"
     rows = [row for row in document.get("rows") or () if row["metric"] == metric and str(row.get("size")) == at]
-    return {"same": "about the same", "undecided": "undecided"}.get(rows[0].get("verdict") or "", "") if rows else ""
+    row = rows[0] if rows else {}
+    said = {"same": "about the same", "undecided": "undecided"}.get(row.get("verdict") or "", "")
+    return said, list(row.get("tied") or ()) if said else []
+
+
+def _parity_words(parity: Document) -> str:
+    worst = number(parity, "max_abs")
+    if parity.get("equal"):
+        return "The answers are equal, bit for bit."
+    if not parity.get("same") or worst is None:
+        return "There was nothing to compare the answers with."
+    if not worst:
+        return "The answers are the same: no number differs."
+    return f"The answers are the same: they differ by at most {worst:.2g}."
+
+
+def _absent_words(candidates: list[Document]) -> str:
+    """Who is missing in the comparison: that changes what its winner has won."""
+    absent = [words(each["name"], 60) for each in candidates if _reason(each)]
+    return f" {listed(absent)} could not be measured: see below." if absent and len(absent) < len(candidates) else ""
+
+
+def _reason(candidate: Document) -> Any:
+    """Why a candidate has no figures, or none at one of its sizes."""
+    return candidate.get("failure") or next(
+        (point["failure"] for point in candidate.get("inputs") or () if point.get("failure")), None
+    )
 
 
 def _facts(candidates: list[Document], key: str) -> tuple[Fact, ...]:
@@ -222,9 +262,11 @@ def _per_element(fit: Document, key: str) -> Cell:
 def _notes(document: Document) -> list[str]:
     notes = []
     for each in document["candidates"]:
-        reason = each.get("failure") or next((p["failure"] for p in each.get("inputs") or () if p.get("failure")), None)
-        if reason:
-            notes.append(f"{words(each['name'], 60)} could not be measured: {words(reason)}")
+        if reason := _reason(each):
+            # Many a reason names the model itself.
+            named = f"'{each['name']}'" in reason
+            who = "Not measured" if named else f"{words(each['name'], 60)} could not be measured"
+            notes.append(f"{who}: {words(reason)}")
     notes += _differences(document.get("parity") or {})
     for twin, model in (document.get("exported") or {}).items():
         notes.append(f"{words(twin, 60)} was exported from {words(model, 60)} on the way.")

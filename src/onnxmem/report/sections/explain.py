@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxmem.report.cells import Document, number, percent, size, words
+from onnxmem.report.cells import Document, listed, number, percent, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_machine, model, shapes_text
 from onnxmem.units import format_bytes, format_count
@@ -50,9 +50,9 @@ def _action(group: Sequence[Document]) -> Action:
 
 def _summary(document: Document) -> str:
     parts = sorted(document["parts"], key=lambda part: -part["bytes"])
-    largest = " and ".join(f"{words(part['name'], 30)} ({format_bytes(part['bytes'])})" for part in parts[:2])
+    largest = listed([f"{words(part['name'], 30)} ({format_bytes(part['bytes'])})" for part in parts[:2]])
     found = format_count(len(document["findings"]), "finding")
-    return f"Peak memory: {format_bytes(document['peak_bytes'])}, most of it {largest}; {found}."
+    return f"Peak memory: {format_bytes(document['peak_bytes'])}; the largest parts are {largest}; {found}."
 
 
 def _facts(document: Document) -> tuple[Fact, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxmem.report.cells import Document, known, listed, number, seconds, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import Show, figures, shapes_text
+from onnxmem.report.sections.common import Show, figures, model_path, session_line, shapes_text
 from onnxmem.report.sections.explain import next_steps
 from onnxmem.report.sections.measure import how_run, label, limit, peak
 from onnxmem.report.sections.peak_parts import parts_table, peak_parts
@@ -132,7 +132,7 @@ def _actions(named: Sequence[tuple[str, Document]]) -> tuple[Action, ...]:
     least, name = min(peaks)
     best = next(document for other, document in named if other == name)
     mode = words(best["scenario"]["mode"], 30)
-    session = f'onnxmem.InferenceSession("{words(best["model"], 80)}", mode="{mode}")'
+    session = session_line(model_path(best), f'mode="{mode}"')
     worst = next(document for other, document in named if other == max(peaks)[1])
     # What was found about the largest one, but for what the smallest one shows already.
     others = [each for each in next_steps(worst.get("findings") or ()) if f"--mode {mode}" not in each.command]

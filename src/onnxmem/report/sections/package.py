@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from onnxmem.report.cells import Document, known, name, number, sentence, size, words
 from onnxmem.report.report import Action, Cell, Fact, Section, Table
-from onnxmem.report.sections.common import model, shapes_text
+from onnxmem.report.sections.common import model, session_line, shapes_text
 from onnxmem.session.modes import find_mode
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
 
@@ -26,8 +26,9 @@ def section(document: Document) -> Section:
         Fact("in the graph", size(weights, "inline_bytes"), "small weights, a copy in each process"),
     ]
     facts[:0] = _run_facts(document)
-    load = Action("Load it", command=f'onnxmem.InferenceSession("{folder}")')
-    share = Action("See what several processes take together", command=f"onnxmem share {folder}")
+    path = words(document.get("folder") or "package", 400)
+    load = Action("Load it", command=session_line(path))
+    share = Action("See what several processes take together", command=shlex.join(["onnxmem", "share", path]))
     return Section(
         f"Package {folder}{done}",
         f"{known(document, 'bytes')} in mode {mode.name}: {mode.about}. Its outputs are {outputs}.",

@@ -5,11 +5,11 @@ A bar is `{"label": "planned", "parts": [{"name": "libraries", "bytes": 1234}, â
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from onnxmem.measurement.parts import PARTS, parts_of
-from onnxmem.report.cells import Document, number, size, words
+from onnxmem.report.cells import Document, listed, number, size, words
 from onnxmem.report.report import Cell, Chart, Table
 from onnxmem.units import format_bytes
 
@@ -59,8 +59,14 @@ def parts_table(measured: Labelled) -> Table:
     for part in PARTS:
         if any(parts.get(part) for parts in found.values()):
             cells = (
-                size({**parts, "unknown": {part: "not known, and so in the heap or the arena"}}, part)
-                for parts in found.values()
+                size({**parts, "unknown": {part: "not known, and so in the heap"}}, part) for parts in found.values()
             )
-            rows.append((Cell(part), *cells, Cell(_ABOUT[part])))
+            rows.append((Cell(part), *cells, Cell(_about(part, found.values()))))
     return Table("The parts of the peak", ("part", *found, "what it is"), tuple(rows))
+
+
+def _about(part: str, bars: Collection[Mapping[str, int | None]]) -> str:
+    """What a part is. The heap is the rest, and so what is not known is in it: readers look for the weights."""
+    hidden = [each for each in PARTS if any(bar.get(each, 0) is None for bar in bars)]
+    more = f", and {listed(hidden)} where these are ?" if part == "heap" and hidden else ""
+    return f"{_ABOUT[part]}{more}"

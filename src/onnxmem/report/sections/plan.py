@@ -1,4 +1,4 @@
-"""The sections on what needs no measuring: an estimate, a plan and how good it is, and a trace of what a run asked."""
+"""The sections on what needs no measuring: an estimate, a plan and how good it is."""
 
 from __future__ import annotations
 
@@ -277,32 +277,6 @@ def _plan_notes(document: Document) -> list[str]:
     if document.get("placement_note"):
         notes.append(sentence(document["placement_note"]))
     return notes
-
-
-def trace_section(document: Document) -> Section:
-    """`onnxmem.trace/1`."""
-    buffers, steps = format_count(document["buffers"], "buffer"), format_count(document["steps"], "step")
-    alive = known(document, "lower_bound_bytes")
-    device = words(document.get("device", "cpu"), 30)
-    on = [] if device == "cpu" else ["--device", device]
-    return Section(
-        f"Trace of {model(document)}{f' on {device}' if on else ''}",
-        f"One run asked for {buffers}; at most {alive} were in use at once.",
-        facts=(
-            Fact("in use at once", size(document, "lower_bound_bytes"), "at most; no plan can take less"),
-            Fact("all buffers", size(document, "total_bytes"), f"{buffers} over {steps}, if none were ever reused"),
-            Fact("outputs", size(document, "output_bytes"), "outlive the run"),
-        ),
-        actions=(
-            Action(
-                "Run it inside a plan of these buffers", command=command(document, "measure", *on, "--mode", "planned")
-            ),
-            Action(
-                "Save the buffers, to plan them elsewhere", command=command(document, "trace", *on, "-o", "trace.csv")
-            ),
-        ),
-        notes=about_inputs(document),
-    )
 
 
 def verdict(plan: Document) -> str:
