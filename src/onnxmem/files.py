@@ -13,6 +13,13 @@ from pathlib import Path
 from onnxmem.errors import UsageError
 
 
+def check_file(path: Path) -> None:
+    """Raise UsageError unless this is a file that can be read to its end: a device may have none."""
+    if not path.is_file():
+        what = "it is a folder" if path.is_dir() else "it is not a file" if path.exists() else "there is no such file"
+        raise UsageError(f"cannot read '{path}': {what}")
+
+
 def partial_prefix(path: Path) -> str:
     """How the name begins of what is to become `path`, beside it. Nobody else names files or folders like this."""
     return f".{path.name[:100]}.partial-"

@@ -153,8 +153,8 @@ def test_a_table_of_a_project(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["net.onnx"], 2, "there is no [tool.onnxmem] table"),
-        ([], 2, "there is no [tool.onnxmem] table"),
+        (["net.onnx"], 2, "has a [tool.onnxmem] table"),
+        ([], 2, "has a [tool.onnxmem] table"),
         (["--budget", "1MiB"], 2, "--budget is about one model"),
         (["net.onnx", "--budget", "lots"], 2, "is not a size"),
         (["net.onnx", "--budget", "0"], 2, "leaves nothing"),

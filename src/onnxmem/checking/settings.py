@@ -77,8 +77,8 @@ def find_settings(file: Path | None = None) -> Settings:
         if path.is_file() and _table(path) is not None:
             return read_settings(path)
     raise UsageError(
-        f"there is no [{TABLE}] table in a {_FILE} here or above",
-        hint="name a model and its --budget, or write the table: docs/check.md",
+        f"no --budget was given, and no {_FILE} here or above has a [{TABLE}] table",
+        hint="give a model and its --budget 300MiB, or write the table: docs/check.md",
     )
 
 

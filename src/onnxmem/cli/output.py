@@ -123,10 +123,10 @@ class DrawnOutput(Output):
 def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | None] = ()) -> None:
     """Raise UsageError unless this file can be written, and is none of those that are read."""
     allowed = tuple(suffixes)
-    if allowed and path.suffix.lower() not in allowed:
-        raise UsageError(f"cannot write '{path.name}': there is no such format", hint=f"end it in {', '.join(allowed)}")
     if path.is_dir():
         raise UsageError(f"cannot write '{path}': it is a folder", hint="name a file in it")
+    if allowed and path.suffix.lower() not in allowed:
+        raise UsageError(f"cannot write '{path}': there is no such format", hint=f"end it in {', '.join(allowed)}")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
     for read in reads:

@@ -10,7 +10,8 @@ from typing import Any
 
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
-from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
+from onnxmem.errors import ModelError, RuntimeUnsupported
+from onnxmem.files import check_file
 from onnxmem.model.bindings import input_shapes
 from onnxmem.model.dims import Dim
 from onnxmem.model.dtypes import dtype_name
@@ -57,9 +58,7 @@ def read_signature(path: Path) -> Signature:
     if is_package(path):
         package = open_package(path)
         return replace(read_signature(package.model), files=package.files)
-    if not path.is_file():
-        what = "it is a folder" if path.is_dir() else "there is no such file"
-        raise UsageError(f"cannot read '{path}': {what}")
+    check_file(path)
     if _is_ort(path):
         return Signature(_inputs(_ort_inputs(path)), (path,))
     proto = load_proto(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,10 @@ from dataclasses import dataclass
 from onnxmem.documents import Record, stored
 from onnxmem.measurement.protocol import NO_MEMORY, OUT_OF_MEMORY, Failed
 from onnxmem.units import format_bytes
+
+_CODE = re.compile(r"^\d+ : [A-Z_]+ : ")
+_NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
+_PLACE = re.compile(r"^\S+\.(?:h|cc|cpp|hpp):\d+ (?:(?:[\w:<>*&]+ )*[\w:<>~]+::[\w:<>~]+\([^)]*\)(?: const)?|\w+) ")
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,19 @@ def judge(
         return Verdict("timed out", phase, f"it was stopped after {round(timeout, 1):g} s")
     if failure is not None:
         lack = failure.kind == OUT_OF_MEMORY
-        return Verdict(failure.kind, phase, f"{failure.error}: {failure.message}", limit if lack else None)
+        return Verdict(failure.kind, phase, what_failed(failure.error, failure.message), limit if lack else None)
     return Verdict("ok") if code == 0 else _death(phase, code, output, oom=oom, limit=limit)
+
+
+def what_failed(error: str, message: str) -> str:
+    """What an exception says, in fewer words if it is ONNX Runtime's: the innermost node that failed, and why."""
+    # Its codes, and the places in its source, say nothing to those who only use it.
+    plain = _CODE.sub("", message)
+    _, *nodes = _NODE.split(plain)
+    if not nodes:
+        return plain if plain != message else f"{error}: {message}".removesuffix(": ")
+    operator, name, why = nodes[-3:]
+    return f"{operator} '{name}': {_PLACE.sub('', why)}" if name else f"{operator}: {_PLACE.sub('', why)}"
 
 
 def _death(phase: str | None, code: int, output: str, *, oom: bool, limit: int | None) -> Verdict:

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from onnxmem.errors import ModelError, UsageError
+from onnxmem.files import check_file
 from onnxmem.model.external import external_location
 from onnxmem.model.wire import without_weights
 
@@ -132,9 +133,7 @@ def parse_proto(path: Path, *, light: bool = False) -> ModelProto:
     """Read a model, as it is: nothing in it is looked at."""
     try:
         refuse_package(path)
-        if path.exists() and not path.is_file():
-            # A device may have no end.
-            raise UsageError(f"cannot read '{path}': it is {'a directory' if path.is_dir() else 'not a file'}")
+        check_file(path)
         with path.open("rb") as file:
             head = file.read(64)
             if head[4:8] == b"ORTM":
@@ -155,7 +154,7 @@ def parse_proto(path: Path, *, light: bool = False) -> ModelProto:
     except DecodeError as error:
         raise ModelError(f"'{path}' is not an ONNX model, or it is truncated") from error
     if not model.HasField("graph") or not model.ir_version:
-        raise ModelError(f"'{path}' is not an ONNX model")
+        raise ModelError(f"'{path}' is not an ONNX model{'' if head else ': it is empty'}")
     return model
 
 

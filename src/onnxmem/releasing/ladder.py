@@ -226,7 +226,7 @@ def release_ladder(
         )
     if not trial.verdict.ok or trial.released is None:
         verdict = with_hint(trial, feeds.described()).verdict
-        raise ModelError(f"the process that held the model did not get to the end: {verdict}", hint=verdict.hint)
+        raise ModelError(f"the model was not loaded and run: {verdict}", hint=verdict.hint)
     before, loaded, full, *rungs = _steps(trial, (INPUTS, LOAD, STEADY_RUNS, *RUNGS, EXIT))
     return Ladder(
         model=scenario.model.name,

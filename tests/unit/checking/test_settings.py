@@ -86,7 +86,9 @@ def test_the_nearest_table_upwards(project: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_no_table_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"there is no \[tool.onnxmem\] table"):
+    with pytest.raises(
+        UsageError, match=r"no --budget was given, and no pyproject.toml .* has a \[tool.onnxmem\] table"
+    ):
         find_settings()
     with pytest.raises(UsageError, match="cannot read"):
         find_settings(tmp_path / "none.toml")

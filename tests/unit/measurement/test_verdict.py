@@ -43,3 +43,23 @@ def test_a_lack_of_memory_names_the_limit() -> None:
         assert verdict.limit == 2**26
         assert str(verdict).startswith("out of memory in phase 'load' with a limit of 64.0 MiB: ")
     assert judge("load", None, -11, "", limit=2**26).limit is None
+
+
+@pytest.mark.parametrize(
+    ("said", "plain"),
+    [
+        ("6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Add node. Name:'sum' Status Message: "
+         "/onnxruntime_src/onnxruntime/core/providers/cpu/math/element_wise_ops.h:540 void "
+         "onnxruntime::BroadcastIterator::Init(ptrdiff_t, ptrdiff_t) axis == 1 was false. Attempting to broadcast",
+         "Add 'sum': axis == 1 was false. Attempting to broadcast"),
+        ("1 : FAIL : Non-zero status code returned while running If node. Name:'' Status Message: Non-zero status code "
+         "returned while running LSTM node. Name:'rnn' Status Message: Input initial_h must have shape {1,1,128}.",
+         "LSTM 'rnn': Input initial_h must have shape {1,1,128}."),
+        ("1 : FAIL : Non-zero status code returned while running Concat node. Name:'c' Status Message: "
+         "concatbase.h:133 PrepareForComputeImpl Non concat axis dimensions must match", "Concat 'c': Non concat axis "
+         "dimensions must match"),
+        ("2 : INVALID_ARGUMENT : Got invalid dimensions for input: x", "Got invalid dimensions for input: x"),
+    ],
+)  # fmt: skip
+def test_what_onnx_runtime_says_of_a_node_is_said_in_fewer_words(said: str, plain: str) -> None:
+    assert judge("first run", Failed("x", 0.0, "failed", "Fail", said, ""), 0, "").message == plain
