@@ -52,7 +52,8 @@ def judge(
         return Verdict("timed out", phase, f"it was stopped after {round(timeout, 1):g} s")
     if failure is not None:
         lack = failure.kind == OUT_OF_MEMORY
-        return Verdict(failure.kind, phase, f"{failure.error}: {failure.message}", limit if lack else None)
+        message = ": ".join(filter(None, (failure.error, failure.message)))
+        return Verdict(failure.kind, phase, message, limit if lack else None)
     return Verdict("ok") if code == 0 else _death(phase, code, output, oom=oom, limit=limit)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxmem.measurement.protocol import Failed
+from onnxmem.measurement.protocol import OUT_OF_MEMORY, Failed
 from onnxmem.measurement.verdict import judge
 
 
@@ -43,3 +43,8 @@ def test_a_lack_of_memory_names_the_limit() -> None:
         assert verdict.limit == 2**26
         assert str(verdict).startswith("out of memory in phase 'load' with a limit of 64.0 MiB: ")
     assert judge("load", None, -11, "", limit=2**26).limit is None
+
+
+def test_an_error_without_a_message_ends_with_its_name() -> None:
+    failure = Failed(phase="import", seconds=0.1, kind=OUT_OF_MEMORY, error="MemoryError", message="", hint="")
+    assert str(judge("import", failure, 3, "", limit=1)).endswith("limit of 1 B: MemoryError")

@@ -98,4 +98,8 @@ def about_machine(document: Document, how: str = "Measured with") -> list[str]:
 
 def of_limit(peak: int | float | None, limit: int | float) -> str:
     """How much of a limit a peak takes."""
-    return "" if peak is None or not limit else f"the peak is {percent({'part': peak / limit}, 'part').text} of it"
+    if peak is None or not limit:
+        return ""
+    # What is resident before the limit is set may be any multiple of it.
+    part = "more than 10 times" if peak > 10 * limit else f"{percent({'part': peak / limit}, 'part').text} of"
+    return f"the peak is {part} it"
