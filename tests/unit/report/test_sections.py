@@ -256,6 +256,51 @@ def test_a_fitting_without_tensors_of_unknown_size_says_so_first_and_offers_noth
     assert "at most" not in make_report([samples.fit()]).sections[0].summary
 
 
+def _forecast(mode: str, peak: int) -> dict[str, Any]:
+    grown = {f"{which}run_growth_bytes": samples.MIB for which in ("", "least_", "most_")}
+    sizes = {f"{when}_bytes": peak * samples.MIB for when in ("load_peak", "loaded", "steady", "peak")}
+    return {"mode": mode, "total_pss_bytes": {"4": 4 * peak * samples.MIB}, "parts": [], **sizes, **grown}
+
+
+def _estimate(unknown: list[Any], **peaks: int) -> dict[str, Any]:
+    document = samples.estimate()
+    document["activations"]["unknown"] = unknown
+    return {**document, "processes": [_forecast(mode, peak) for mode, peak in peaks.items()]}
+
+
+def test_an_estimate_recommends_what_takes_least_and_nothing_that_saves_nothing() -> None:
+    (section,) = make_report([_estimate([], stock=82, planned=84, mapped=76, external=76)]).sections
+    assert section.summary.startswith(
+        "The process will peak at 82.0 MiB as ONNX Runtime comes, 84.0 MiB planned, 76.0 MiB external (the least)."
+    )
+    first = section.actions[0]
+    assert (first.saving, first.command) == ("6.0 MiB", "onnxmem pack model.onnx --mode external -o package")
+    assert not any("planned" in action.command for action in section.actions)
+    (section,) = make_report([_estimate([], stock=100, tuned=90, planned=95)]).sections
+    assert [action.command for action in section.actions[:2]] == [
+        f"onnxmem measure model.onnx --mode {mode}" for mode in ("tuned", "planned")
+    ]
+    (section,) = make_report([_estimate([], stock=82, planned=82, tuned=82)]).sections
+    assert "82.0 MiB planned." in section.summary
+    assert [action.command for action in section.actions] == ["onnxmem plan model.onnx --order best"]
+
+
+def test_an_estimate_without_tensors_of_unknown_size_proves_nothing() -> None:
+    (section,) = make_report([_estimate([{"name": "a", "reason": "data"}], stock=82, planned=80)]).sections
+    assert section.summary.startswith("The process will peak at least 82.0 MiB as ONNX Runtime comes, 80.0 MiB")
+    assert section.summary.endswith("and at least 8.0 MiB for activations, without 1 tensor of unknown size.")
+    assert not any(" measure " in action.command for action in section.actions)
+    assert section.actions[0].text.endswith("--dim model.onnx=N")
+    planned = make_report([{**samples.plan(), "unknown": [{"name": "a", "reason": "data"}]}]).sections[0]
+    assert planned.summary.endswith("without 1 tensor of unknown size.")
+
+
+def test_sizes_name_their_row_in_one_cell() -> None:
+    document = {**samples.estimate(), "table": [{"dims": {"batch": 2, "length": 1024}, "peak_bytes": samples.MIB}]}
+    table = next(t for t in make_report([document]).sections[0].tables if t.title == "At other sizes")
+    assert table.columns == ("batch, length", "peak of activations") and table.rows[0][0].text == "2, 1024"
+
+
 def test_growth_that_depends_on_luck_is_said_with_its_range() -> None:
     def notes(least: int) -> str:
         row = {"mode": "stock", "run_growth_bytes": 20 << 20, "most_run_growth_bytes": 24 << 20}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from onnxmem.report.cells import Document, name, percent, shape, words
-from onnxmem.report.report import Cell, Table
+from onnxmem.report.report import Action, Cell, Table
 from onnxmem.units import format_count
 
 _INPUTS = 4
@@ -73,6 +73,12 @@ def about_assumed(assumed: Document) -> list[str]:
     """Which dimensions were left open, and the numbers that were used for them."""
     pairs = ", ".join(f"{words(key, 40)} = {words(value, 20)}" for key, value in assumed.items())
     return [f"Assumed: {pairs}. Set it with --dim or --shape."] if pairs else []
+
+
+def ask_for_sizes(assumed: Iterable[str]) -> Action:
+    """What comes before any run of a model that decides sizes from data: it may refuse those that were assumed."""
+    dims = " ".join(f"--dim {words(name, 40)}=N" for name in list(assumed)[:_INPUTS])
+    return Action(f"Say which sizes it is really fed before it is run: {dims}")
 
 
 def about_machine(document: Document, how: str = "Measured with") -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from onnxmem.fitting.changes import PACKED
 from onnxmem.report.cells import Document, count, known, listed, number, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_assumed, about_machine, command, model
+from onnxmem.report.sections.common import about_assumed, about_machine, ask_for_sizes, command, model
 from onnxmem.units import format_bytes, format_count, format_percent
 
 _KEPT = ("--range", "--threads")
 _ASKED = ("--dim", "--shape", "--threads", "--mode")
-_PACKED = ("external", "mapped", "prepacked")
 _MIB = 2**20
 _FEW = 4
 
@@ -156,11 +156,9 @@ def _measured_how(document: Document, name: str, verified: Document) -> str:
 
 def _all_actions(document: Document) -> tuple[Action, ...]:
     """Those of the modes, what fits in pieces, and the way to be sure."""
-    answers, assumed = document["answers"], list(document["assumed"])
-    if document["unknown_tensors"] and assumed and not _measured_any(answers):
-        # A model that decides sizes from data may refuse what was assumed, and then none of these commands runs.
-        few = " ".join(f"--dim {words(name, 40)}=N" for name in assumed[:_FEW])
-        return (Action(f"Say which sizes it is really fed before it is run: {few}"),)
+    answers = document["answers"]
+    if document["unknown_tensors"] and document["assumed"] and not _measured_any(answers):
+        return (ask_for_sizes(document["assumed"]),)
     tiles = [action for answer in answers if answer.get("tiles") for action in _tiles(document, answer)][:1]
     modes = [action for answer in answers for action in _actions(document, answer)][: 3 - len(tiles)]
     return (*modes, *tiles, *_to_be_sure(document))
@@ -207,7 +205,7 @@ def _actions(document: Document, answer: Document) -> Iterable[Action]:
             continue
         gain = f"{axis} {change['size']:,}" + (f" instead of {stock:,}" if stock else "") if axis else "makes it fit"
         given = _given(document, answer, change["size"])
-        if mode in _PACKED:
+        if mode in PACKED:
             do = command(document, "pack", "--mode", mode, *given, "-o", "package", kept=("--range",))
         else:
             held = document["workers"] == 1 and modes[change["mode"]].get("verified")
