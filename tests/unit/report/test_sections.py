@@ -244,6 +244,7 @@ def test_what_held_stands_beside_its_size() -> None:
     stock, planned = section.tables[0].rows
     assert [cell.text for cell in planned[1:3]] == ["12", "116.0 MiB"] and planned[-1].text == "118.0 MiB, 2 attempts"
     assert stock[-1].text == ""
+    assert "planned, model.onnx 14 did not hold: out of memory (it counts reserved memory, too)." in section.notes
 
 
 def test_a_fitting_without_tensors_of_unknown_size_says_so_first_and_offers_nothing_that_may_not_run() -> None:

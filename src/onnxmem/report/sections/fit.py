@@ -330,9 +330,12 @@ def _about_mode(mode: Document, axis: str) -> Iterable[str]:
     if mode["gaps"]:
         gaps = listed([f"{gap:,}" for gap in mode["gaps"][:_FEW]])
         yield f"{name}: {axis} {gaps} would not fit although larger ones do: the arena grows in powers of two."
-    for attempt in (mode.get("verified") or {}).get("attempts") or ():
+    verified = mode.get("verified") or {}
+    reserved = " (it counts reserved memory, too)" if verified.get("limited_by") == "RLIMIT_DATA" else ""
+    for attempt in verified.get("attempts") or ():
         if not attempt["fits"]:
             died = words(attempt["verdict"].partition(":")[0], 120)
+            died += reserved if died.startswith("out of memory") else ""
             why = f"{known(attempt, 'peak_bytes')} resident" if attempt["peak_bytes"] else died
             at = f", {axis} {attempt['size']:,}" if axis else ""
             yield f"{name}{at} did not hold: {why}."
