@@ -40,8 +40,7 @@ def show_headline(space: Workspace, choice: Choice, estimate: Job) -> None:
                           delta_color="normal" if room >= 0 else "inverse", delta_arrow="off")  # fmt: skip
     else:
         columns[1].metric("To the budget", "—" if not choice.budget else "…", help="Set a budget in the sidebar.")
-    saved = stock["peak_bytes"] - planned["peak_bytes"] if stock and planned else None
-    columns[2].metric("A plan saves", format_bytes(max(saved, 0)) if saved is not None else "…",
+    columns[2].metric(*gain_of_plan(stock, planned),
                       help="The predicted peak of stock − that of planned")  # fmt: skip
     latency = measured.get("latency_seconds") if measured else None
     columns[3].metric("Latency", format_seconds(latency) if latency else "—",
@@ -50,6 +49,13 @@ def show_headline(space: Workspace, choice: Choice, estimate: Job) -> None:
     redraw_when_ended(estimate)
     if command := next_command(choice, [each for each in (measured, estimate.document) if each]):
         st.code(command, language=None, wrap_lines=True)
+
+
+def gain_of_plan(stock: Document | None, planned: Document | None) -> tuple[str, str]:
+    """What a plan saves by prediction, or costs where a process takes more with it."""
+    saved = stock["peak_bytes"] - planned["peak_bytes"] if stock and planned else None
+    label = "A plan saves" if saved is None or saved >= 0 else "A plan costs"
+    return label, "…" if saved is None else format_bytes(abs(saved))
 
 
 def measurement(space: Workspace, choice: Choice, mode: str = "") -> Document | None:

@@ -15,6 +15,8 @@ WORK = {
     "mapped": "a package whose weights are never packed: slower matrix products, and last bits may differ",
 }
 """What each mode asks of a user, least first."""
+PACKED = ("external", "mapped", "prepacked")
+"""Those that need a package."""
 _NEARLY = 0.95
 
 

@@ -13,7 +13,7 @@ from onnxmem.errors import UsageError
 from onnxmem.fitting.axis import Axis, Given, read_dims
 from onnxmem.fitting.changes import changes_of, recommend
 from onnxmem.fitting.fitting import Answer, Fitting
-from onnxmem.fitting.search import MARGINS, Sizes, search
+from onnxmem.fitting.search import MARGINS, Sizes, at_sizes, search
 from onnxmem.fitting.tiles import tiles_of
 from onnxmem.fitting.verify import Trials
 from onnxmem.measurement.scenario import check_threads
@@ -179,5 +179,6 @@ def _verified(answer: Answer, trials: Trials, modes: Sequence[str] | None) -> An
         if not modes and found[mode].holds is not None:
             break
     measured = [mode for mode in found.values() if mode.verified]
-    every = tuple(found.values())
+    held = [mode.holds for mode in measured if mode.holds is not None]
+    every = tuple(at_sizes(trials.sizes, mode, held) for mode in found.values())
     return replace(answer, modes=every, changes=changes_of(every), recommended=recommend(measured))

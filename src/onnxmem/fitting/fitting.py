@@ -76,8 +76,8 @@ class ModeFit(Record):
 
     @property
     def at_size(self) -> Point | None:
-        """What it takes at the largest size that fits."""
-        return next((point for point in self.points if point.size == self.size), None)
+        """What it is predicted to take at the largest size that holds."""
+        return next((point for point in self.points if point.size == self.holds), None)
 
     def derived(self) -> Mapping[str, Any]:
         """The largest size, and what it takes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnxmem.deadline import Deadline
 from onnxmem.errors import ImpossibleShapes, UsageError
@@ -205,19 +205,33 @@ def _fit(sizes: Sizes, mode: str, places: Sequence[int], answer: int | None, top
 def _curve(sizes: Sizes, mode: str, places: Sequence[int]) -> Iterator[Point]:
     """What a mode takes at these places; those that nobody has looked at lie on the line between their neighbours."""
     forecasts = {index: found for index in places if sizes.seen(index) and (found := sizes.forecast(mode, index))}
-    known = {i: (together(each, sizes.workers), needed(each, sizes.workers)) for i, each in forecasts.items()}
-    certain = not sizes.unknown
+    known = {index: _point(sizes, index, found) for index, found in forecasts.items()}
     for index in places:
         if index in known:
-            least, safe = known[index]
-            yield Point(size=sizes.axis.size(index), bytes=least, needed=safe, exact=certain)
+            yield known[index]
         elif not sizes.seen(index):
             low = max(place for place in known if place < index)
             high = min((place for place in known if place > index), default=None)
             if high is not None:
                 part = (index - low) / (high - low)
-                least, safe = (round(a + part * (b - a)) for a, b in zip(known[low], known[high], strict=True))
+                ends = (known[low].bytes, known[high].bytes), (known[low].needed, known[high].needed)
+                least, safe = (round(a + part * (b - a)) for a, b in ends)
                 yield Point(size=sizes.axis.size(index), bytes=least, needed=safe, exact=False)
+
+
+def at_sizes(sizes: Sizes, fit: ModeFit, more: Sequence[int]) -> ModeFit:
+    """The same with these sizes on its curve, too."""
+    known = {point.size: point for point in fit.points}
+    for size in more:
+        index = (size - sizes.axis.start) // sizes.axis.step
+        if size not in known and (found := sizes.forecast(fit.mode, index)):
+            known[size] = _point(sizes, index, found)
+    return replace(fit, points=tuple(known[size] for size in sorted(known)))
+
+
+def _point(sizes: Sizes, index: int, forecast: Forecast) -> Point:
+    least, safe = together(forecast, sizes.workers), needed(forecast, sizes.workers)
+    return Point(size=sizes.axis.size(index), bytes=least, needed=safe, exact=not sizes.unknown)
 
 
 def _reach(sizes: Sizes, modes: Sequence[str], first: int) -> int:

@@ -15,6 +15,8 @@ PAGE = 4096
 _STEP = 256
 _FIRST_REGION = 1 << 20
 _LARGEST_REGION = 1 << 30
+HIGHEST = 1 << 128
+"""Addresses go down from here: no machine has as many, but one may ask about shapes that no machine can hold."""
 _MOST_WASTED = 128 << 20
 # The arena notes the owner of every 256 bytes in a table of 8 bytes each, and writes all of it.
 _TABLE = 32
@@ -40,7 +42,7 @@ class Arena:
     _free: list[tuple[int, int]] = field(default_factory=list)
     _chunks: dict[int, _Chunk] = field(default_factory=dict)
     _written: set[tuple[int, int]] = field(default_factory=set)
-    _lowest: int = 1 << 46
+    _lowest: int = HIGHEST
 
     @property
     def held(self) -> int:

@@ -14,7 +14,7 @@ from onnxmem.errors import UsageError
 from onnxmem.model.blocks import block_size
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.model import Model
-from onnxmem.prediction.arena import Arena
+from onnxmem.prediction.arena import HIGHEST, Arena
 from onnxmem.prediction.calibration import Calibration, Process, calibration
 from onnxmem.prediction.heap import Heap
 from onnxmem.prediction.loading import INLINE, Weights, loaded, mapped_bytes, packed_in_arena
@@ -275,7 +275,7 @@ def arena_growth(runs: Runs, heap: Heap, packed: Sequence[int] = ()) -> Growth:
     def take(size: int, table: int) -> tuple[int, bool]:
         address, resident = heap.reserve(size)
         heap.allocate(table)
-        return (address if address >= 0 else address + (1 << 46)), resident
+        return (address if address >= 0 else address + HIGHEST), resident
 
     before, arena = heap.resident, Arena(take)
     heap.fragments = _CACHED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from onnxmem.deadline import Deadline
 from onnxmem.errors import UsageError
 from onnxmem.fitting.axis import Axis
 from onnxmem.fitting.changes import changes_of, recommend
-from onnxmem.fitting.fitting import Answer, Fitting, ModeFit, Point
-from onnxmem.fitting.search import MARGINS, Sizes, needed, search, together
+from onnxmem.fitting.fitting import Answer, Fitting, ModeFit, Point, Verified
+from onnxmem.fitting.search import MARGINS, Sizes, at_sizes, needed, search, together
 from onnxmem.fitting.tiles import tiles_of
 from onnxmem.model.model import Model
 from onnxmem.prediction.calibration import Calibration, Process
@@ -46,6 +47,18 @@ def sizes_of(
 @pytest.fixture(scope="module")
 def chain() -> ModelProto:
     return zoo.build("matmul", layers=4, width=512)
+
+
+def test_what_was_measured_has_the_prediction_of_its_own_size(chain: ModelProto) -> None:
+    sizes = sizes_of(chain, Axis(names=("batch",), stop=64), 140 * MIB)
+    (mode,) = search(sizes, ("planned",))
+    assert mode.size == 64 and not any(point.size == 50 for point in mode.points)
+    held = replace(mode, verified=Verified(size=50, limited_by="RLIMIT_DATA", attempts=()))
+    assert held.document()["bytes"] is None
+    shown = at_sizes(sizes, held, [50, 64])
+    assert shown.at_size is not None and shown.at_size.size == 50
+    assert shown.document()["bytes"] == sizes.need("planned", 49)
+    assert [point.size for point in shown.points] == sorted({50, *(point.size for point in mode.points)})
 
 
 @pytest.mark.parametrize("stop", [None, 100_000])

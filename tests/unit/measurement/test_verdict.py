@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxmem.measurement.protocol import Failed
+from onnxmem.measurement.protocol import OUT_OF_MEMORY, Failed
 from onnxmem.measurement.verdict import judge
 
 
@@ -63,3 +63,8 @@ def test_a_lack_of_memory_names_the_limit() -> None:
 )  # fmt: skip
 def test_what_onnx_runtime_says_of_a_node_is_said_in_fewer_words(said: str, plain: str) -> None:
     assert judge("first run", Failed("x", 0.0, "failed", "Fail", said, ""), 0, "").message == plain
+
+
+def test_an_error_without_a_message_ends_with_its_name() -> None:
+    failure = Failed(phase="import", seconds=0.1, kind=OUT_OF_MEMORY, error="MemoryError", message="", hint="")
+    assert str(judge("import", failure, 3, "", limit=1)).endswith("limit of 1 B: MemoryError")

@@ -28,6 +28,13 @@ def test_regions_grow_by_powers_of_two() -> None:
     assert sum(tables) == arena.held // 32
 
 
+def test_what_is_written_is_counted_however_much_it_is() -> None:
+    arena = Arena()
+    for _ in range(4):
+        arena.allocate(1 << 45)
+    assert arena.written == arena.resident == 1 << 47
+
+
 def test_a_chunk_is_split_only_if_half_of_it_is_left() -> None:
     whole, halved = Arena(), Arena()
     for arena, size in ((whole, MIB // 2 + 256), (halved, MIB // 2)):

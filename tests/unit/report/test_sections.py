@@ -108,6 +108,23 @@ def test_a_limit_is_named_also_by_who_ran_into_it() -> None:
     assert failed.alarm
 
 
+def test_a_limit_that_counts_reserved_memory_is_said_to_do_so() -> None:
+    def summary(by: str, size: int) -> str:
+        limit = {"memory_limit": {"bytes": size, "enforced_by": by}}
+        return make_report([{**samples.measure(kind="out of memory"), **limit}]).sections[0].summary
+
+    why = "(100.0 MiB were resident: RLIMIT_DATA counts memory that is reserved but not used, too)"
+    assert why in summary("RLIMIT_DATA", 200 * samples.MIB)
+    assert "reserved" not in summary("RLIMIT_DATA", 101 * samples.MIB)
+    assert "reserved" not in summary("cgroup memory.max", 200 * samples.MIB)
+
+
+def test_a_peak_far_above_a_limit_is_no_percentage() -> None:
+    limit = {"memory_limit": {"bytes": 1, "enforced_by": "RLIMIT_DATA"}}
+    facts = make_report([{**samples.measure(kind="out of memory"), **limit}]).sections[0].facts
+    assert any(fact.about.startswith("the peak is more than 10 times it;") for fact in facts)
+
+
 def test_the_peak_is_split_into_parts_that_add_up() -> None:
     document = samples.measure(run=100 * samples.MIB)
     document["runtime"] |= {"weights_bytes": 3 * samples.MIB, "packed_bytes": 2 * samples.MIB}
@@ -286,6 +303,90 @@ def test_without_a_budget_a_fitting_shows_what_sizes_take() -> None:
     assert any("time limit was over" in note for note in section.notes) and not section.alarm
     shown = render_text(make_report([document]), width=80)
     assert "152.0 MiB at 12" in shown and "none" not in shown
+
+
+def _predicted_fit(**changed: Any) -> dict[str, Any]:
+    document = {**samples.fit(), "unknown_tensors": [], **changed}
+    for mode in document["answers"][0]["modes"]:
+        mode.pop("verified", None)
+    return document
+
+
+def test_a_limit_is_recommended_only_for_what_was_seen_to_hold_under_it() -> None:
+    predicted = make_report([_predicted_fit()]).sections[0].actions
+    assert [action.command for action in predicted] == [
+        "onnxmem measure model.onnx --mode planned --dim model.onnx=12 --dim height=64",
+        "onnxmem fit model.onnx --budget 140MiB --verify",
+    ]
+    assert "reserved memory" in predicted[-1].text
+    (held,) = make_report([samples.fit()]).sections[0].actions
+    assert held.command.endswith("--dim height=64 --memory-limit 140MiB")
+    together = make_report([_predicted_fit(workers=4)]).sections[0].actions
+    assert together[-1].command == "onnxmem fit model.onnx --budget 140MiB --workers 4 --verify"
+
+
+def test_what_held_stands_beside_its_size() -> None:
+    section = make_report([samples.fit()]).sections[0]
+    assert section.tables[0].columns[1:3] == ("largest", "predicted")
+    stock, planned = section.tables[0].rows
+    assert [cell.text for cell in planned[1:3]] == ["12", "116.0 MiB"] and planned[-1].text == "118.0 MiB, 2 attempts"
+    assert stock[-1].text == ""
+    assert "planned, model.onnx 14 did not hold: out of memory (it counts reserved memory, too)." in section.notes
+
+
+def test_a_fitting_without_tensors_of_unknown_size_says_so_first_and_offers_nothing_that_may_not_run() -> None:
+    section = make_report([_predicted_fit(unknown_tensors=["a"])]).sections[0]
+    assert "by the tensors whose size is known: at most 8 as it is, 12 planned (+50%)." in section.summary
+    (action,) = section.actions
+    assert action.text.endswith("--dim width=N") and not action.command
+    told = make_report([_predicted_fit(unknown_tensors=["a"], assumed={})]).sections[0]
+    assert len(told.actions) == 2 and "at most" in told.summary
+    assert "at most" not in make_report([samples.fit()]).sections[0].summary
+
+
+def _forecast(mode: str, peak: int) -> dict[str, Any]:
+    grown = {f"{which}run_growth_bytes": samples.MIB for which in ("", "least_", "most_")}
+    sizes = {f"{when}_bytes": peak * samples.MIB for when in ("load_peak", "loaded", "steady", "peak")}
+    return {"mode": mode, "total_pss_bytes": {"4": 4 * peak * samples.MIB}, "parts": [], **sizes, **grown}
+
+
+def _estimate(unknown: list[Any], **peaks: int) -> dict[str, Any]:
+    document = samples.estimate()
+    document["activations"]["unknown"] = unknown
+    return {**document, "processes": [_forecast(mode, peak) for mode, peak in peaks.items()]}
+
+
+def test_an_estimate_recommends_what_takes_least_and_nothing_that_saves_nothing() -> None:
+    (section,) = make_report([_estimate([], stock=82, planned=84, mapped=76, external=76)]).sections
+    assert section.summary.startswith(
+        "The process will peak at 82.0 MiB as ONNX Runtime comes, 84.0 MiB planned, 76.0 MiB external (the least)."
+    )
+    first = section.actions[0]
+    assert (first.saving, first.command) == ("6.0 MiB", "onnxmem pack model.onnx --mode external -o package")
+    assert not any("planned" in action.command for action in section.actions)
+    (section,) = make_report([_estimate([], stock=100, tuned=90, planned=95)]).sections
+    assert [action.command for action in section.actions[:2]] == [
+        f"onnxmem measure model.onnx --mode {mode}" for mode in ("tuned", "planned")
+    ]
+    (section,) = make_report([_estimate([], stock=82, planned=82, tuned=82)]).sections
+    assert "82.0 MiB planned." in section.summary
+    assert [action.command for action in section.actions] == ["onnxmem plan model.onnx --order best"]
+
+
+def test_an_estimate_without_tensors_of_unknown_size_proves_nothing() -> None:
+    (section,) = make_report([_estimate([{"name": "a", "reason": "data"}], stock=82, planned=80)]).sections
+    assert section.summary.startswith("The process will peak at least 82.0 MiB as ONNX Runtime comes, 80.0 MiB")
+    assert section.summary.endswith("and at least 8.0 MiB for activations, without 1 tensor of unknown size.")
+    assert not any(" measure " in action.command for action in section.actions)
+    assert section.actions[0].text.endswith("--dim model.onnx=N")
+    planned = make_report([{**samples.plan(), "unknown": [{"name": "a", "reason": "data"}]}]).sections[0]
+    assert planned.summary.endswith("without 1 tensor of unknown size.")
+
+
+def test_sizes_name_their_row_in_one_cell() -> None:
+    document = {**samples.estimate(), "table": [{"dims": {"batch": 2, "length": 1024}, "peak_bytes": samples.MIB}]}
+    table = next(t for t in make_report([document]).sections[0].tables if t.title == "At other sizes")
+    assert table.columns == ("batch, length", "peak of activations") and table.rows[0][0].text == "2, 1024"
 
 
 def test_growth_that_depends_on_luck_is_said_with_its_range() -> None:

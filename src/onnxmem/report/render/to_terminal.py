@@ -162,8 +162,10 @@ def _wants(table: Table, column: int) -> int:
 def _block(table: Table, columns: Sequence[int], width: int) -> Grid:
     widths = [_needs(table, column) for column in columns]
     spare = width - sum(widths) - _GAP * (len(columns) - 1)
-    for place, column in enumerate(columns):
-        more = min(max(spare, 0), _wants(table, column) - widths[place])
+    lacks = [_wants(table, column) - widths[place] for place, column in enumerate(columns)]
+    # Who lacks little gets it, and what is left is shared: one column of long names would take all of it.
+    for done, place in enumerate(sorted(range(len(columns)), key=lacks.__getitem__)):
+        more = min(max(spare, 0) // (len(columns) - done), lacks[place])
         widths[place], spare = widths[place] + more, spare - more
     grid = _grid(header=True)
     for place, column in enumerate(columns):

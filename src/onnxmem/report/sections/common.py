@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from onnxmem.report.cells import Document, name, percent, shape, words
-from onnxmem.report.report import Cell, Table
+from onnxmem.report.report import Action, Cell, Table
 from onnxmem.units import format_count
 
 _INPUTS = 4
@@ -98,6 +98,12 @@ def about_assumed(assumed: Document) -> list[str]:
     return [f"Assumed: {pairs}. Set it with --dim or --shape."] if pairs else []
 
 
+def ask_for_sizes(assumed: Iterable[str]) -> Action:
+    """What comes before any run of a model that decides sizes from data: it may refuse those that were assumed."""
+    dims = " ".join(f"--dim {words(name, 40)}=N" for name in list(assumed)[:_INPUTS])
+    return Action(f"Say which sizes it is really fed before it is run: {dims}")
+
+
 def about_machine(document: Document, how: str = "Measured with") -> list[str]:
     """Where it was measured, or for which it was predicted."""
     where = document.get("environment") or {}
@@ -121,4 +127,8 @@ def about_machine(document: Document, how: str = "Measured with") -> list[str]:
 
 def of_limit(peak: int | float | None, limit: int | float) -> str:
     """How much of a limit a peak takes."""
-    return "" if peak is None or not limit else f"the peak is {percent({'part': peak / limit}, 'part').text} of it"
+    if peak is None or not limit:
+        return ""
+    # What is resident before the limit is set may be any multiple of it.
+    part = "more than 10 times" if peak > 10 * limit else f"{percent({'part': peak / limit}, 'part').text} of"
+    return f"the peak is {part} it"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from onnxmem.fitting.changes import PACKED
 from onnxmem.report.cells import Document, count, known, listed, number, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
-from onnxmem.report.sections.common import about_assumed, about_machine, command, model
+from onnxmem.report.sections.common import about_assumed, about_machine, ask_for_sizes, command, model
 from onnxmem.units import format_bytes, format_count, format_percent
 
 _KEPT = ("--range", "--threads")
 _ASKED = ("--dim", "--shape", "--threads", "--mode")
-_PACKED = ("external", "mapped", "prepacked")
 _MIB = 2**20
 _FEW = 4
 
@@ -43,7 +43,7 @@ def _curves(document: Document) -> Section:
     return Section(
         f"{model(document)} by {_axis(answers[0]) or 'mode'}"
         + (f", {format_count(document['workers'], 'worker')}" if document["workers"] > 1 else ""),
-        " ".join(_growth(answer) for answer in answers),
+        " ".join(_growth(answer, bool(document["unknown_tensors"])) for answer in answers),
         facts=tuple(Fact(name, size(last, "bytes"), f"at {last['size']:,}") for name, _, last in ends[:_FEW])
         if _axis(answers[0])
         else tuple(Fact(name, size(first, "bytes")) for name, first, _ in ends[:_FEW]),
@@ -60,14 +60,15 @@ def _ends(mode: Document) -> tuple[str, Document, Document]:
     return words(mode["mode"], 30), mode["points"][0], mode["points"][-1]
 
 
-def _growth(answer: Document) -> str:
+def _growth(answer: Document, unknown: bool) -> str:
     axis = _axis(answer)
     parts = []
     for name, first, last in map(_ends, answer["modes"]):
         if name in ("stock", "planned") or len(answer["modes"]) == 1:
             at = f" at {first['size']:,} to {known(last, 'bytes')} at {last['size']:,}" if axis else ""
             parts.append(f"{name} {known(first, 'bytes')}{at}")
-    return f"Predicted memory{f' by {axis}' if axis else ''}: {', '.join(parts)}." if parts else ""
+    doubt = ", without tensors of unknown size" if unknown else ""
+    return f"Predicted memory{f' by {axis}' if axis else ''}{doubt}: {', '.join(parts)}." if parts else ""
 
 
 def _axis(answer: Document) -> str:
@@ -93,11 +94,27 @@ def _summary(document: Document, answer: Document) -> str:
     if not axis:
         fitting = [words(mode["mode"], 30) for mode in modes if mode["holds"] is not None]
         where = "as it is" if stock is not None and stock["holds"] is not None else f"only {listed(fitting)}"
-        return f"It fits {budget}{who} {where}: {known(best, 'bytes')} {words(best['mode'], 30)}."
+        takes = f"{known(held, 'peak_bytes')} measured" if (held := _held(best)) else known(best, "bytes")
+        doubt = " by the tensors whose size is known" if _unsure(document, best) else ""
+        return f"It fits {budget}{who}{doubt} {where}: {takes} {words(best['mode'], 30)}."
     parts = [] if stock is None else [_part(answer, stock)]
     if stock is None or best["mode"] != stock["mode"]:
         parts.append(_part(answer, best))
-    return f"Largest {axis} that fits {budget}{who}: {', '.join(parts)}."
+    # What is not counted can only make it smaller.
+    doubt = " by the tensors whose size is known: at most" if _unsure(document, best) else ":"
+    return f"Largest {axis} that fits {budget}{who}{doubt} {', '.join(parts)}."
+
+
+def _unsure(document: Document, mode: Document) -> bool:
+    """Whether tensors of unknown size are missing from what is said of a mode: a measurement has them all."""
+    return bool(document["unknown_tensors"]) and not mode.get("verified")
+
+
+def _held(mode: Document) -> Document | None:
+    """The measurement of the size that held, if there is one."""
+    verified = mode.get("verified") or {"attempts": ()}
+    held = [each for each in verified["attempts"] if each["fits"] and each["size"] == verified["size"]]
+    return held[-1] if held else None
 
 
 def _part(answer: Document, mode: Document) -> str:
@@ -119,9 +136,8 @@ def _facts(document: Document, answer: Document) -> tuple[Fact, ...]:
     if best is None:
         return tuple(facts)
     name, verified = words(best["mode"], 30), best.get("verified")
-    if verified:
-        held = [each for each in verified["attempts"] if each["fits"]]
-        facts.append(Fact("measured", size(held[-1], "peak_bytes"), _measured_how(document, name, verified)))
+    if verified and (held := _held(best)):
+        facts.append(Fact("measured", size(held, "peak_bytes"), _measured_how(document, name, verified)))
     elif best["bytes"] is not None:
         facts.append(Fact("predicted", size(best, "bytes"), f"{name}, at the largest that fits"))
     most = max(answer["modes"], key=lambda mode: int(mode["workers"]))
@@ -139,10 +155,29 @@ def _measured_how(document: Document, name: str, verified: Document) -> str:
 
 
 def _all_actions(document: Document) -> tuple[Action, ...]:
-    """Three at most: those of the modes, and what fits in pieces."""
+    """Those of the modes, what fits in pieces, and the way to be sure."""
     answers = document["answers"]
+    if document["unknown_tensors"] and document["assumed"] and not _measured_any(answers):
+        return (ask_for_sizes(document["assumed"]),)
     tiles = [action for answer in answers if answer.get("tiles") for action in _tiles(document, answer)][:1]
-    return (*[action for answer in answers for action in _actions(document, answer)][: 3 - len(tiles)], *tiles)
+    modes = [action for answer in answers for action in _actions(document, answer)][: 3 - len(tiles)]
+    return (*modes, *tiles, *_to_be_sure(document))
+
+
+def _measured_any(answers: Iterable[Document]) -> bool:
+    return any(mode.get("verified") for answer in answers for mode in answer["modes"])
+
+
+def _to_be_sure(document: Document) -> Iterable[Action]:
+    """Predictions are of what is resident, and a limit may count what is only reserved: only running it shows."""
+    if not document["fits"] or _measured_any(document["answers"]):
+        return
+    many = ("--workers", str(document["workers"])) if document["workers"] > 1 else ()
+    given = ("--budget", _plain(document["budget_bytes"]), *many, "--verify")
+    yield Action(
+        "Measure what holds" + ("" if many else " under a real limit, which counts reserved memory, too"),
+        command=command(document, "fit", *given, kept=(*_ASKED, "--range")),
+    )
 
 
 def _tiles(document: Document, answer: Document) -> Iterable[Action]:
@@ -162,17 +197,19 @@ def _given(document: Document, answer: Document, size: int) -> list[str]:
 
 def _actions(document: Document, answer: Document) -> Iterable[Action]:
     """Least work first; what is the same as it is, is nothing to do."""
-    stock = next((mode["holds"] for mode in answer["modes"] if mode["mode"] == "stock"), None)
+    modes = {mode["mode"]: mode for mode in answer["modes"]}
+    stock = modes["stock"]["holds"] if "stock" in modes else None
     for change in answer["changes"]:
         mode, axis = words(change["mode"], 30), _axis(answer)
         if mode == "stock":
             continue
         gain = f"{axis} {change['size']:,}" + (f" instead of {stock:,}" if stock else "") if axis else "makes it fit"
         given = _given(document, answer, change["size"])
-        if mode in _PACKED:
+        if mode in PACKED:
             do = command(document, "pack", "--mode", mode, *given, "-o", "package", kept=("--range",))
         else:
-            limit = ("--memory-limit", _plain(document["budget_bytes"])) if document["workers"] == 1 else ()
+            held = document["workers"] == 1 and modes[change["mode"]].get("verified")
+            limit = ("--memory-limit", _plain(document["budget_bytes"])) if held else ()
             do = command(document, "measure", "--mode", mode, *given, *limit, kept=_KEPT)
         yield Action(f"{mode}: {gain}; {words(change['text'])}.", command=do)
 
@@ -202,7 +239,7 @@ def _chart(document: Document, answer: Document) -> Chart:
 
 def _tables(answer: Document) -> Iterable[Table]:
     axis = _axis(answer)
-    least = f"at {answer['modes'][0]['points'][0]['size']:,}" if axis else "takes"
+    least = f"at {answer['modes'][0]['points'][0]['size']:,}" if axis else "predicted"
     rows = []
     for mode in answer["modes"]:
         first = mode["points"][0]
@@ -216,7 +253,7 @@ def _tables(answer: Document) -> Iterable[Table]:
             cells.append(Cell("yes" if mode["holds"] is not None else "no"))
         cells += [size(first, "bytes"), count(mode, "workers"), Cell(_measured(mode))]
         rows.append(tuple(cells))
-    heads = ("largest", "takes", "gain") if axis else ("fits",)
+    heads = ("largest", "predicted", "gain") if axis else ("fits",)
     title = f"Largest {axis} by mode" if axis else "Does it fit?"
     columns = ("mode", *heads, least, f"workers {least}" if axis else "workers", "measured")
     used = [k for k in range(len(columns)) if columns[k] != "measured" or any(row[k].text for row in rows)]
@@ -251,8 +288,9 @@ def _measured(mode: Document) -> str:
     verified = mode.get("verified")
     if not verified:
         return ""
-    tried = len(verified["attempts"])
-    return f"{'holds' if verified['size'] is not None else 'does not hold'}, {format_count(tried, 'attempt')}"
+    tried = format_count(len(verified["attempts"]), "attempt")
+    held = _held(mode)
+    return f"{known(held, 'peak_bytes')}, {tried}" if held else f"does not hold, {tried}"
 
 
 def _notes(document: Document) -> list[str]:
@@ -292,9 +330,12 @@ def _about_mode(mode: Document, axis: str) -> Iterable[str]:
     if mode["gaps"]:
         gaps = listed([f"{gap:,}" for gap in mode["gaps"][:_FEW]])
         yield f"{name}: {axis} {gaps} would not fit although larger ones do: the arena grows in powers of two."
-    for attempt in (mode.get("verified") or {}).get("attempts") or ():
+    verified = mode.get("verified") or {}
+    reserved = " (it counts reserved memory, too)" if verified.get("limited_by") == "RLIMIT_DATA" else ""
+    for attempt in verified.get("attempts") or ():
         if not attempt["fits"]:
             died = words(attempt["verdict"].partition(":")[0], 120)
+            died += reserved if died.startswith("out of memory") else ""
             why = f"{known(attempt, 'peak_bytes')} resident" if attempt["peak_bytes"] else died
             at = f", {axis} {attempt['size']:,}" if axis else ""
             yield f"{name}{at} did not hold: {why}."

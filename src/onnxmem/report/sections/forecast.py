@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnxmem.fitting.changes import PACKED, WORK
 from onnxmem.report.cells import Document, listed, number, size, words
-from onnxmem.report.report import Cell, Chart, Fact, Table
-from onnxmem.report.sections.common import Columns, figures
+from onnxmem.report.report import Action, Cell, Chart, Fact, Table
+from onnxmem.report.sections.common import MEASURED, Columns, ask_for_sizes, command, figures
 from onnxmem.report.sections.peak_parts import bars_of_parts
 from onnxmem.units import format_bytes
 
@@ -19,6 +20,8 @@ _MODES: Columns = (
     (f"{_WORKERS} workers", "total_pss_bytes", lambda row, key: size(row[key], _WORKERS)),
 )
 _WORTH_SAYING = 4 << 20
+_WORTH_DOING = 1 << 20
+_PLANNED = "Run it inside this plan, and measure what that takes"
 # The parts of a forecast as those of a measured peak, so that both are drawn alike.
 _DRAWN_AS = {
     **dict.fromkeys(("interpreter", "inputs", "session", "kept by the heap"), "heap"),
@@ -36,28 +39,61 @@ def forecast_of(document: Document, mode: str) -> Document | None:
     return next((row for row in forecasts(document) if row["mode"] == mode), None)
 
 
+def smallest(document: Document) -> Document | None:
+    """The mode that takes least; of several that read the same, the one that asks for the least work."""
+    rows = forecasts(document)
+    least = format_bytes(min((row["peak_bytes"] for row in rows), default=0))
+    same = (row for row in rows if format_bytes(row["peak_bytes"]) == least)
+    return min(same, key=lambda row: [*WORK, row["mode"]].index(row["mode"]), default=None)
+
+
 def forecast_summary(document: Document) -> str:
     """The answer in a sentence; empty if there is none."""
-    stock, planned = forecast_of(document, "stock"), forecast_of(document, "planned")
-    if stock is None or planned is None:
+    stock, planned, least = forecast_of(document, "stock"), forecast_of(document, "planned"), smallest(document)
+    if stock is None or planned is None or least is None:
         return ""
-    peaks = [format_bytes(int(number(row, "peak_bytes") or 0)) for row in (stock, planned)]
-    return f"The process will peak at {peaks[0]} as ONNX Runtime comes, {peaks[1]} planned."
+    peaks = [format_bytes(int(number(row, "peak_bytes") or 0)) for row in (stock, planned, least)]
+    more = "" if least in (stock, planned) else f", {peaks[2]} {words(least['mode'], 30)} (the least)"
+    at = "at least" if document["activations"]["unknown"] else "at"
+    return f"The process will peak {at} {peaks[0]} as ONNX Runtime comes, {peaks[1]} planned{more}."
 
 
 def forecast_facts(document: Document) -> list[Fact]:
     """Peaks before anything else: stock's, the planned one, and the smallest."""
-    rows = forecasts(document)
-    if not rows:
+    least = smallest(document)
+    if least is None:
         return []
-    smallest = min(rows, key=lambda row: row["peak_bytes"])
-    shown = dict.fromkeys(("stock", "planned", smallest["mode"]))
-    notes = {"stock": "the whole process, as ONNX Runtime comes", smallest["mode"]: "the smallest of all modes"}
+    shown = dict.fromkeys(("stock", "planned", least["mode"]))
+    notes = {"stock": "the whole process, as ONNX Runtime comes", least["mode"]: "the smallest of all modes"}
     return [
         Fact(f"peak, {mode}", size(row, "peak_bytes"), notes.get(mode, "the whole process"))
         for mode in shown
         if (row := forecast_of(document, mode))
     ]
+
+
+def forecast_actions(document: Document) -> list[Action]:
+    """Run it in the mode that takes least, or planned: what saves nothing is no advice."""
+    assumed = (document.get("dims") or {}).get("assumed")
+    if document["activations"]["unknown"] and assumed:
+        return [ask_for_sizes(assumed)]
+    stock, least = forecast_of(document, "stock"), smallest(document)
+    if stock is None or least is None:
+        return [Action(_PLANNED, command=command(document, "measure", "--mode", "planned", kept=MEASURED))]
+    saved = {
+        mode: stock["peak_bytes"] - row["peak_bytes"]
+        for mode in dict.fromkeys((least["mode"], "planned"))
+        if (row := forecast_of(document, mode))
+    }
+    return [_run_it(document, mode, saving) for mode, saving in saved.items() if saving >= _WORTH_DOING]
+
+
+def _run_it(document: Document, mode: str, saving: int) -> Action:
+    text = _PLANNED if mode == "planned" else f"Run it in mode {words(mode, 30)} ({WORK.get(mode, '')})"
+    do = command(document, "measure", "--mode", mode, kept=MEASURED)
+    if mode in PACKED:
+        do = command(document, "pack", "--mode", mode, "-o", "package")
+    return Action(text, format_bytes(saving), do)
 
 
 def forecast_tables(document: Document) -> list[Table]:

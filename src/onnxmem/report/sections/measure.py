@@ -28,6 +28,8 @@ _SERVED = (
     ("runs_deviated", "deviating from it"),
     ("runs_from_heap", "from the heap"),
 )
+_DATA = "RLIMIT_DATA"
+_WELL_BELOW = 0.95
 _ENDINGS = {"out of memory": "ran out of memory", "killed": "was killed"}
 
 
@@ -78,7 +80,17 @@ def ending(document: Document) -> str:
     how = _ENDINGS.get(verdict["kind"], words(verdict["kind"], 30))
     within = f" within the limit of {format_bytes(given)}" if given and verdict["kind"] == "out of memory" else ""
     where = f" in phase '{words(verdict['phase'], 30)}'" if verdict.get("phase") else ""
-    return f"{how}{within}{where}: {words(verdict.get('message') or 'no message')}"
+    return f"{how}{within}{where}: {words(verdict.get('message') or 'no message')}{_reserved(document)}"
+
+
+def _reserved(document: Document) -> str:
+    """Why there was no memory although little was resident."""
+    height, given = number(peak(document), "peak_rss_bytes"), limit(document)
+    by = (document.get("memory_limit") or {}).get("enforced_by")
+    out = document["verdict"]["kind"] == "out of memory" and by == _DATA
+    if not out or height is None or given is None or height > _WELL_BELOW * given:
+        return ""
+    return f" ({format_bytes(height)} were resident: {_DATA} counts memory that is reserved but not used, too)"
 
 
 def how_planned(planned: Document) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from onnxmem.report.cells import (
     Document,
@@ -15,13 +15,13 @@ from onnxmem.report.cells import (
     sentence,
     shape,
     size,
-    text,
     words,
 )
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections import on_device
-from onnxmem.report.sections.common import MEASURED, Columns, about_inputs, command, figures, model, of_limit
+from onnxmem.report.sections.common import Columns, about_inputs, command, figures, model, of_limit
 from onnxmem.report.sections.forecast import (
+    forecast_actions,
     forecast_charts,
     forecast_facts,
     forecast_notes,
@@ -29,6 +29,7 @@ from onnxmem.report.sections.forecast import (
     forecast_tables,
     forecasts,
 )
+from onnxmem.report.sections.sizes import LONGEST_FORMULA, formula_tables, in_dimensions, not_counted, unknown_tensors
 from onnxmem.report.sections.tiling import (
     budget_actions,
     budget_facts,
@@ -42,7 +43,6 @@ from onnxmem.units import format_bytes, format_count, format_percent, format_tim
 
 _SHOWN = 10
 _LISTED = 1000
-_LONGEST_FORMULA = 300
 _STRATEGY: Columns = (
     ("peak", "peak_bytes", size),
     ("how good", "gap", lambda plan, _: Cell(verdict(plan))),
@@ -74,7 +74,9 @@ def _estimate_summary(document: Document, best: Document | None) -> str:
     naive, peak = number(document["activations"], "naive_bytes") or 0, number(best, "peak_bytes") or 0
     reuse = f", {format_percent(1 - peak / naive)} less than without reuse" if peak < naive else ""
     minimal = "; provably no plan takes less in this order" if best["optimal"] else ""
-    own = f"{model(document)} needs {weights} for weights and {format_bytes(peak)} for activations{reuse}{minimal}."
+    least = "at least " if (missing := not_counted(document["activations"]["unknown"])) else ""
+    how = missing or f"{reuse}{minimal}"
+    own = f"{model(document)} needs {weights} for weights and {least}{format_bytes(peak)} for activations{how}."
     return " ".join(filter(None, (on_device.device_summary(document), forecast_summary(document), own)))
 
 
@@ -84,7 +86,7 @@ def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ..
     facts.append(Fact("weights", size(document, "weights_bytes"), "as they lie in memory"))
     facts += tiling_facts(document) + budget_facts(document)
     if best is not None:
-        how = f"strategy {words(best['name'], 40)}, {verdict(best)}"
+        how = f"strategy {words(best['name'], 40)}, {verdict(best)}{not_counted(activations['unknown'])}"
         facts.append(Fact("activations, planned", size(best, "peak_bytes"), how))
     facts.append(Fact("lower bound", size(activations, "lower_bound_bytes"), f"alive at once; {about_order(document)}"))
     if not forecasts(document):
@@ -96,8 +98,7 @@ def _estimate_facts(document: Document, best: Document | None) -> tuple[Fact, ..
 def _estimate_actions(document: Document, best: Document | None) -> tuple[Action, ...]:
     actions = tiling_actions(document) + budget_actions(document)
     if best is not None and number(best, "peak_bytes"):
-        run = "Run it inside this plan, and measure what that takes"
-        actions.append(Action(run, command=command(document, "measure", "--mode", "planned", kept=MEASURED)))
+        actions += forecast_actions(document)
     if not document.get("order_search") and not document.get("device"):
         order = "See whether another order of the nodes needs less"
         actions.append(Action(order, command=command(document, "plan", "--order", "best")))
@@ -141,44 +142,19 @@ def _estimate_tables(document: Document) -> tuple[Table, ...]:
         *budget_tables(document),
         *tiling_tables(document),
         figures("Strategies", "strategy", _STRATEGY, strategies),
-        *_formula(document),
+        *formula_tables(document),
         tensors(where + (f" (the {_SHOWN} largest of {len(peak['tensors'])})" if more > 0 else ""),
                 peak["tensors"][:_SHOWN]),
         tensors("Largest tensors", (activations.get("largest") or ())[:_SHOWN]),
-        _in_dimensions(activations.get("largest") or ()),
+        in_dimensions(activations.get("largest") or ()),
         *unknown_tensors(activations["unknown"]),
     )  # fmt: skip
-
-
-def _in_dimensions(largest: Iterable[Document]) -> Table:
-    """Shapes and sizes in the model's own dimensions, where some were left open."""
-    rows = tuple(
-        (name(row["name"]), Cell(words(f"[{', '.join(map(str, row['symbolic_shape']))}]")), text(row, "symbolic_bytes"))
-        for row in largest
-        if row.get("symbolic_shape") is not None
-    )
-    return Table("Largest tensors for any size", ("tensor", "shape", "bytes"), rows[:_SHOWN])
-
-
-def _formula(document: Document) -> list[Table]:
-    """The peak as a function of free dimensions, and what it says about useful sizes."""
-    formula, found = document.get("formula"), []
-    if formula and formula.get("pieces") and len(formula["peak_bytes"]) <= _LONGEST_FORMULA:
-        rows = tuple((Cell(words(p["bytes"])), count(p, "from"), count(p, "to")) for p in formula["pieces"])
-        title = f"Peak for any size, in bytes before alignment ({words(formula['holds_for'])})"
-        bytes_title = "whichever is largest" if len(rows) > 1 else "bytes"
-        found.append(Table(title, (bytes_title, "from", "to"), rows).without_empty_columns())
-    if document.get("table"):
-        dims = list(document["table"][0]["dims"])
-        sizes = tuple((*(count(row["dims"], d) for d in dims), size(row, "peak_bytes")) for row in document["table"])
-        found.append(Table("At other sizes", (*(words(dim, 30) for dim in dims), "peak of activations"), sizes))
-    return found
 
 
 def _estimate_notes(document: Document) -> list[str]:
     formula, notes = document.get("formula"), on_device.device_notes(document) or forecast_notes(document)
     notes += about_inputs(document) + about_graph(document)
-    if formula and len(formula["peak_bytes"]) > _LONGEST_FORMULA:
+    if formula and len(formula["peak_bytes"]) > LONGEST_FORMULA:
         pieces = format_count(len(formula.get("general") or ()), "expression")
         notes.append(f"The peak for any size is the largest of {pieces}; --json has them.")
     if document.get("formula_note"):
@@ -202,7 +178,7 @@ def plan_section(document: Document) -> Section:
         text += f", which {'fits' if fits else 'does not fit'} into the capacity of {format_bytes(capacity)}"
     return Section(
         f"Plan of {model(document)}",
-        f"{text}: {verdict(document)}.",
+        f"{text}: {verdict(document)}{not_counted(_unknown(document))}.",
         facts=_plan_facts(document, capacity),
         actions=_plan_actions(document),
         charts=memory_map(document, known(document, "peak_bytes"), verdict(document)),
@@ -259,14 +235,20 @@ def _plan_actions(document: Document) -> tuple[Action, ...]:
 
 
 def _plan_tables(document: Document) -> tuple[Table, ...]:
-    placement, unknown = document.get("placement"), document.get("unknown") or ()
-    tables = (*tiling_tables(document), *unknown_tensors(unknown if isinstance(unknown, list | tuple) else ()))
+    placement = document.get("placement")
+    tables = (*tiling_tables(document), *unknown_tensors(_unknown(document)))
     if not placement:
         return tables
     largest = sorted(placement, key=lambda row: -row["bytes"])[:_LISTED]
     title = f"All {len(placement):,} buffers" if len(placement) <= _LISTED else f"The {_LISTED:,} largest buffers"
     title = "The buffer" if len(placement) == 1 else f"{title}, largest first"
     return (tensors(title, largest, folded=True), *tables)
+
+
+def _unknown(document: Document) -> Sequence[Document]:
+    """The tensors of unknown size; other kinds of results have reasons under that name."""
+    found = document.get("unknown")
+    return found if isinstance(found, list | tuple) else ()
 
 
 def _plan_notes(document: Document) -> list[str]:
@@ -311,21 +293,6 @@ def about_graph(document: Document) -> list[str]:
     nodes = format_count(document["nodes"], "node")
     graph = f"Graph: {words(document['view'], 60)}, {nodes}{file}, {words(document['order'], 40)} order{how}."
     return [graph, *(words(note) for note in document.get("notes") or ())]
-
-
-def unknown_tensors(tensors: Iterable[Document]) -> tuple[Table, ...]:
-    """Tensors of unknown size by reason, the most frequent reason first."""
-    reasons: dict[str, list[str]] = {}
-    for tensor in tensors:
-        reasons.setdefault(words(tensor.get("reason") or "?"), []).append(tensor["name"])
-    if not reasons:
-        return ()
-    rows = [
-        (Cell(reason), count({"n": len(names)}, "n"), Cell(", ".join(name(each, 30).text for each in names[:2])))
-        for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1]))
-    ]
-    total = format_count(sum(map(len, reasons.values())), "tensor")
-    return (Table(f"Not counted: {total} of unknown size", ("why", "tensors", "for example"), tuple(rows), True),)
 
 
 def tensors(title: str, rows: Iterable[Document], *, folded: bool = False) -> Table:

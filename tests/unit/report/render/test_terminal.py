@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_terminal import render_terminal, render_text
-from onnxmem.report.report import Report, Table
+from onnxmem.report.report import Cell, Report, Section, Table
 from tests.unit.report import samples
 
 _LONG = "/model/encoder/layers.11/attention/self/query/MatMul_output_0_quantized"
@@ -41,6 +41,13 @@ def test_columns_that_do_not_fit_stand_below_with_their_names() -> None:
     text = render_terminal(make_report([share]), width=60)
     assert len(re.findall(r"(?m)^mode .*", text)) >= 3
     assert "1.25 s" in text
+
+
+def test_a_column_of_long_names_leaves_room_for_the_others() -> None:
+    row = (Cell("n" * 90), Cell("[batch, 128]"), Cell("512*batch*((length + 64)//128) - 516*batch"))
+    table = Table("Largest tensors for any size", ("tensor", "shape", "bytes"), (row,))
+    text = render_terminal(Report("", (Section("", "", tables=(table,)),)), width=100)
+    assert "[batch, 128]" in text and "((length + 64)//128)" in text
 
 
 def test_colours_change_no_word() -> None:
