@@ -16,6 +16,7 @@ from shutil import disk_usage
 from onnxmem.documents import Document, encode
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.history.entry import Entry, Key
+from onnxmem.history.tables import RESULTS, is_ours
 from onnxmem.unknown import Unknown
 
 # Stands in the file's header: other programs' databases are told apart before SQLite has touched anything.
@@ -32,31 +33,7 @@ _HINT = "name a new file, or one that --history has written"
 _KEY = ("model", "mode", "shapes", "threads", "settings", "by")
 _FIGURES = ("peak", "load_peak", "loaded", "run_growth", "steady", "latency")
 _SCHEMA = (
-    """CREATE TABLE results (
-        id INTEGER PRIMARY KEY,
-        date TEXT NOT NULL,
-        model TEXT NOT NULL,
-        model_sha256 TEXT NOT NULL,
-        mode TEXT NOT NULL,
-        shapes TEXT NOT NULL,
-        threads INTEGER,
-        settings TEXT NOT NULL,
-        "by" TEXT NOT NULL,
-        onnxmem TEXT NOT NULL,
-        onnxruntime TEXT NOT NULL,
-        machine TEXT NOT NULL,
-        "commit" TEXT,
-        passed INTEGER NOT NULL,
-        peak_bytes INTEGER,
-        load_peak_bytes INTEGER,
-        loaded_bytes INTEGER,
-        run_growth_bytes INTEGER,
-        steady_bytes INTEGER,
-        latency_seconds REAL,
-        entry TEXT NOT NULL,
-        document TEXT NOT NULL
-    )""",
-    "CREATE INDEX results_by_key ON results (model, mode, shapes, threads, settings, date)",
+    *RESULTS,
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
 )
@@ -208,19 +185,12 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Nothing but tables and their indices: a view, a trigger or a column that is computed is a program, which may come
-    from a stranger and need not end."""
+    """Nothing but our own tables and their indices: a view, a trigger, a condition or a column that is computed is a
+    program, which may come from a stranger and need not end."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
     connection.execute("PRAGMA trusted_schema = 0")
-    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    plain = all(
-        kind in ("table", "index") and not str(sql).upper().startswith("CREATE VIRTUAL") for kind, _, sql in found
-    )
-    for kind, name, _ in found:
-        if plain and kind == "table":
-            columns = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
-            plain = not any(hidden for (hidden,) in columns)
-    if not plain:
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master")
+    if not all(is_ours(*row) for row in found):
         raise UsageError(f"'{path}' is no history: it has more in it than tables", hint=_HINT)
 
 

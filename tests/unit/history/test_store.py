@@ -100,6 +100,11 @@ def test_a_damaged_history_is_an_error_and_not_changed(tmp_path: Path) -> None:
         "WITH RECURSIVE n(entry) AS (SELECT 1 UNION ALL SELECT entry + 1 FROM n) SELECT * FROM n",
         "CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END",
         "ALTER TABLE results ADD COLUMN made AS (hex(zeroblob(500000000)))",
+        "CREATE TABLE more (a CHECK (instr(zeroblob(100000000), zeroblob(50000000) || x'01') = 0))",
+        "CREATE INDEX more ON results (hex(entry || entry))",
+        "CREATE TABLE more (a)",
+        "PRAGMA writable_schema = 1; UPDATE sqlite_master SET sql = "
+        "replace(sql, 'document TEXT', 'document TEXT CHECK (hex(zeroblob(500000000)) = 1)') WHERE name = 'results'",
     ],
 )
 def test_a_history_with_a_program_in_it_is_refused(tmp_path: Path, program: str) -> None:
