@@ -28,11 +28,11 @@ class OnnxmemError(Exception):
     exit_code = 3
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(_readable(message))
-        self.hint = _readable(hint)
+        super().__init__(readable(message))
+        self.hint = readable(hint)
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """One line: names come from files, and may hold what would break a line, a terminal or the reading direction."""
     if text.isprintable():
         return text
