@@ -39,6 +39,15 @@ def readable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
 
 
+def excerpt(value: object, room: int) -> str:
+    """The beginning of a value, in quotes, for an error about it."""
+    try:
+        text = str(value)
+    except (ValueError, RecursionError):  # of more digits, or deeper, than Python writes
+        text = "…"
+    return repr(text if len(text) < room else f"{text[:room]}…")
+
+
 class UsageError(OnnxmemError):
     """The request cannot be carried out as it was written."""
 

@@ -120,6 +120,8 @@ def _select(path: Path, rest: str, values: tuple[object, ...]) -> tuple[Entry, .
         rows = connection.execute(f"SELECT entry FROM results {rest}", values).fetchall()
     try:
         return tuple(Entry.from_document(json.loads(text)) for (text,) in rows)
+    except RecursionError as error:
+        raise damaged(path, "a result in it is nested too deeply") from error
     except (ValueError, TypeError, UsageError) as error:
         raise damaged(path, str(error)) from error
 

@@ -12,7 +12,7 @@ import pytest
 
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.history.store import append, check_history, last_passed, read_entries
-from tests.unit.history.samples import MIB, entry, key
+from tests.unit.history.samples import MIB, entry, figures, key
 
 
 def test_what_was_added_comes_back(tmp_path: Path) -> None:
@@ -116,6 +116,30 @@ def test_a_history_with_a_program_in_it_is_refused(tmp_path: Path, program: str)
     for ask in (lambda: check_history(file), lambda: read_entries(file), lambda: append(file, entry(), {})):
         with pytest.raises(UsageError, match="more in it than tables"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        (
+            json.dumps({**entry().document(), "figures": {**figures().document(), "latency_seconds": 10**400}}),
+            "'figures.latency_seconds'",
+        ),
+        (
+            json.dumps({**entry().document(), "figures": {**figures().document(), "peak_bytes": 10**400}}),
+            "'figures.peak_bytes'",
+        ),
+    ],
+)
+def test_results_that_cannot_be_read_are_damage(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "h.sqlite"
+    append(file, entry(), {})
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE results SET entry = ?", (content,))
+    connection.close()
+    with pytest.raises(OnnxmemError, match=f"is damaged: .*{said}"):
+        read_entries(file)
 
 
 def test_an_empty_file_is_a_history_without_results(tmp_path: Path) -> None:
