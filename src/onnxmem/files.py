@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,9 +26,12 @@ def clear_left_behind(parent: Path, prefix: str, before: Callable[[Path], None] 
     """
     for entry in [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]:
         with suppress(OSError):
-            if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            about = entry.stat(follow_symlinks=False)
+            ours = stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)
+            if about.st_uid != os.getuid() or not ours:
                 continue
-            lock = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW)
+            # Should it be a pipe by now: opening one would wait for somebody who writes into it.
+            lock = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if before:
