@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from onnxmem.cli.streams import lead_nowhere
 from onnxmem.errors import readable
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.units import format_bytes
@@ -17,9 +18,11 @@ _PATIENCE = 2.0
 def tell(text: str, hint: str = "") -> None:
     """One line on stderr, and one more for what to do about it."""
     # Both may have names from files in them, which could say something else to a terminal.
-    print(f"onnxmem: {readable(text)}", file=sys.stderr, flush=True)  # noqa: T201
-    if hint:
-        print(f"hint: {readable(hint)}", file=sys.stderr, flush=True)  # noqa: T201
+    lines = f"onnxmem: {readable(text)}", *([f"hint: {readable(hint)}"] if hint else [])
+    try:
+        print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+    except OSError:  # there is nobody to tell, which is no reason to end the work
+        lead_nowhere(sys.stderr)
 
 
 @contextmanager
