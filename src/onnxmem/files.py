@@ -13,10 +13,21 @@ from pathlib import Path
 
 from onnxmem.errors import UsageError
 
+MAY_WRITE = "choose a folder you may write to"
+
 
 def partial_prefix(path: Path) -> str:
     """How the name begins of what is to become `path`, beside it. Nobody else names files or folders like this."""
     return f".{path.name[:100]}.partial-"
+
+
+def check_folder_of(path: Path) -> None:
+    """Raise UsageError unless a file can be made there."""
+    try:
+        # Tried, not asked: permissions are only one of the reasons why it may not work.
+        tempfile.TemporaryFile(dir=path.parent, prefix=partial_prefix(path)).close()
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
 
 
 def clear_left_behind(parent: Path, prefix: str, before: Callable[[Path], None] | None = None) -> None:
@@ -66,7 +77,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         handle, name = _locked(path)
     except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
+        raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
     temporary = Path(name)
     try:
         yield temporary

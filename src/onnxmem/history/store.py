@@ -15,6 +15,7 @@ from shutil import disk_usage
 
 from onnxmem.documents import Document, encode
 from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.files import MAY_WRITE, check_folder_of
 from onnxmem.history.entry import Entry, Key
 from onnxmem.history.tables import RESULTS, is_ours
 from onnxmem.unknown import Unknown
@@ -28,6 +29,8 @@ _PATIENCE = 60.0
 _LEAST_ROOM = 256 * 1024
 _LONGEST = 256 * 2**20
 """Of a text in the file, in bytes."""
+# What SQLite says where it may not write.
+_NOT_ALLOWED = ("unable to open", "readonly")
 _HINT = "name a new file, or one that --history has written"
 
 _KEY = ("model", "mode", "shapes", "threads", "settings", "by")
@@ -48,10 +51,9 @@ def check_history(path: Path, but: Sequence[str] = ()) -> None:
         raise UsageError(f"cannot write '{path}': it is a folder", hint="name a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
-    # SQLite keeps its journal beside the file.
-    for needed in (path.parent, *([path] if path.exists() else [])):
-        if not os.access(needed, os.W_OK):
-            raise UsageError(f"cannot write '{path}': Permission denied", hint="choose a folder you may write to")
+    check_folder_of(path)  # SQLite keeps its journal beside the file
+    if path.exists() and not os.access(path, os.W_OK):
+        raise UsageError(f"cannot write '{path}': Permission denied", hint=MAY_WRITE)
     if not is_new(path):
         with reading(path) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -72,7 +74,10 @@ def append(path: Path, entry: Entry, document: Document) -> None:
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
     """One change of the file, whole or not at all; it is made if there is none, and on the disk when the block ends."""
     is_new(path)
-    with named(path), closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
+    with (
+        named(path, writes=True),
+        closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection,
+    ):
         # Whoever comes second waits here, and then finds what the first has made.
         connection.execute("BEGIN IMMEDIATE")
         with connection:
@@ -197,7 +202,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def named(path: Path, *, writes: bool = False) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:
         yield
@@ -208,6 +213,8 @@ def named(path: Path) -> Iterator[None]:
         if "is full" in str(error) or ("I/O" in str(error) and disk_usage(path.parent).free < _LEAST_ROOM):
             hint = "make room, and give the same command again: nothing that is written is lost"
             raise OnnxmemError(f"no room is left for '{path}': the disk is full", hint=hint) from error
+        if writes and any(said in str(error) for said in _NOT_ALLOWED):
+            raise UsageError(f"cannot write '{path}': {error}", hint=MAY_WRITE) from error
         raise OnnxmemError(f"cannot use '{path}': {error}") from error
     except sqlite3.DatabaseError as error:
         raise damaged(path, str(error)) from error

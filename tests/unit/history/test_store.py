@@ -158,6 +158,11 @@ def test_files_that_cannot_be_are_refused_before_any_work(tmp_path: Path) -> Non
         check_history(tmp_path / "nowhere" / "h.sqlite")
     with pytest.raises(UsageError, match="there is no such file"):
         read_entries(tmp_path / "none.sqlite")
+    # Permissions allow it there, for root, and the system does not.
+    for ask in (check_history, lambda file: append(file, entry(), {})):
+        with pytest.raises(UsageError, match=r"cannot write '/proc/h\.sqlite'") as raised:
+            ask(Path("/proc/h.sqlite"))
+        assert raised.value.hint == "choose a folder you may write to"
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def section(document: Document) -> Section:
     with whole(kind):
         built = build(document)
         tables = tuple(table for table in built.tables if table.rows)
-        return replace(printable_texts(replace(built, tables=tables, notes=few(built.notes))), source=document)
+        shown: Section = printable_texts(replace(built, tables=tables, notes=few(built.notes)))
+        return replace(shown, source=document)
 
 
 def printable_texts(value: Any) -> Any:
