@@ -35,6 +35,9 @@ _PROGRAMS = (
     "CREATE TRIGGER t AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
     "ALTER TABLE {table} ADD COLUMN made AS (hex(zeroblob(500000000)))",
     "CREATE TABLE more (a, b)",
+    "CREATE TABLE more (a CHECK (instr(zeroblob(100000000), zeroblob(50000000) || x'01') = 0));"
+    " INSERT INTO more VALUES (1)",
+    "CREATE INDEX more ON {table} (hex(zeroblob(500000000)))",
     "DROP TABLE {table}",
     "ALTER TABLE {table} RENAME TO other",
     "DELETE FROM {table}",

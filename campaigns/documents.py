@@ -27,6 +27,7 @@ from onnxmem.report.render.to_terminal import render_text
 from onnxmem.report.report import Report
 from onnxmem.sweeping.cells import make_cells
 from onnxmem.sweeping.spec import read_spec
+from tests.unit.comparison.samples import candidate, comparison
 
 BYTES = 0.3
 """How many of the inputs have changed bytes, and not changed things."""
@@ -136,7 +137,9 @@ def _measured() -> list[str]:
         # Of hundreds of samples, each as good as another, nearly all changes would be in one.
         measurement = replace(measurement, timeline=measurement.timeline[:5])
         checking = onnxmem.check(model, budget="1GiB", runs=1)
-        for name, each in (("0", checking), ("1", measurement), ("2", onnxmem.explain(model))):
+        compared = comparison(candidate("a", 10, 11), candidate("b", 20, 21, mode="planned"))
+        found = (("0", checking), ("1", measurement), ("2", onnxmem.explain(model)), ("3", compared))
+        for name, each in found:
             (folder / name).write_text(json.dumps(each.document()))
 
     return [path.read_text() for path in sorted(corpus.kept("measured", write).iterdir())]

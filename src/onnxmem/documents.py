@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Self, TypeVar
 
-from onnxmem.errors import UsageError
+from onnxmem.errors import UsageError, excerpt
 from onnxmem.unknown import Unknown
 
 Document = Mapping[str, Any]
@@ -93,10 +94,10 @@ def decode(kind: Any, value: Any, place: str = "") -> Any:  # noqa: PLR0911  one
 
 def _decode_plain(kind: Any, value: Any, place: str) -> Any:  # noqa: PLR0911  one line for each type
     if kind is float:
-        good = isinstance(value, int | float) and not isinstance(value, bool)
+        good = isinstance(value, float) or _is_integer(value)
         return _check(good, float(value) if good else None, place, value)
     if kind is int:
-        return _check(isinstance(value, int) and not isinstance(value, bool), value, place, value)
+        return _check(_is_integer(value), value, place, value)
     if kind in (str, bool):
         return _check(isinstance(value, kind), value, place, value)
     if kind in (None, type(None)):
@@ -109,6 +110,11 @@ def _decode_plain(kind: Any, value: Any, place: str) -> Any:  # noqa: PLR0911  o
     if read.__func__ is not vars(Record)["from_document"].__func__:  # it reads itself
         return read(_check(isinstance(value, Mapping), value, place, value))
     return _decode_record(kind, value, place)
+
+
+def _is_integer(value: Any) -> bool:
+    """One that can be computed with: Python reads larger ones than it makes floats of."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _decode_union(kinds: Sequence[Any], value: Any, place: str) -> Any:
@@ -153,8 +159,7 @@ def _decode_record(kind: type[_T], value: Any, place: str) -> _T:
 
 def _check(good: bool, result: Any, place: str, value: Any) -> Any:
     if not good:
-        text = str(value)
-        raise UsageError(f"'{place or 'the document'}' cannot be {text if len(text) < 40 else text[:40] + '…'!r}")
+        raise UsageError(f"'{place or 'the document'}' cannot be {excerpt(value, 40)}")
     return result
 
 

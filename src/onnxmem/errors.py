@@ -28,15 +28,24 @@ class OnnxmemError(Exception):
     exit_code = 3
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(_readable(message))
-        self.hint = _readable(hint)
+        super().__init__(readable(message))
+        self.hint = readable(hint)
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """One line: names come from files, and may hold what would break a line, a terminal or the reading direction."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
+
+
+def excerpt(value: object, room: int) -> str:
+    """The beginning of a value, in quotes, for an error about it."""
+    try:
+        text = str(value)
+    except (ValueError, RecursionError):  # of more digits, or deeper, than Python writes
+        text = "…"
+    return repr(text if len(text) < room else f"{text[:room]}…")
 
 
 class UsageError(OnnxmemError):

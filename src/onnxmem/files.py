@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from onnxmem.errors import UsageError
+
+MAY_WRITE = "choose a folder you may write to"
 
 
 def check_file(path: Path) -> None:
@@ -25,6 +28,15 @@ def partial_prefix(path: Path) -> str:
     return f".{path.name[:100]}.partial-"
 
 
+def check_folder_of(path: Path) -> None:
+    """Raise UsageError unless a file can be made there."""
+    try:
+        # Tried, not asked: permissions are only one of the reasons why it may not work.
+        tempfile.TemporaryFile(dir=path.parent, prefix=partial_prefix(path)).close()
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
+
+
 def clear_left_behind(parent: Path, prefix: str, before: Callable[[Path], None] | None = None) -> None:
     """Remove files and folders of this prefix that nobody has locked: a killed process left them.
 
@@ -32,9 +44,12 @@ def clear_left_behind(parent: Path, prefix: str, before: Callable[[Path], None] 
     """
     for entry in [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]:
         with suppress(OSError):
-            if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            about = entry.stat(follow_symlinks=False)
+            ours = stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)
+            if about.st_uid != os.getuid() or not ours:
                 continue
-            lock = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW)
+            # Should it be a pipe by now: opening one would wait for somebody who writes into it.
+            lock = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if before:
@@ -69,7 +84,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         handle, name = _locked(path)
     except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
+        raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
     temporary = Path(name)
     try:
         yield temporary

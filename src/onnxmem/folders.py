@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from onnxmem.errors import UsageError
-from onnxmem.files import clear_left_behind, partial_prefix
+from onnxmem.files import MAY_WRITE, clear_left_behind, partial_prefix
 from onnxmem.user_cache import user_cache
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -118,7 +118,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     try:
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
     except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
+        raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
     lock = _lock(temporary)
     if lock is None:
         raise UsageError(f"another process is writing '{path}'", hint="try again when it is done")

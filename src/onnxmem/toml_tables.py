@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from onnxmem.errors import UsageError
-from onnxmem.units import parse_bytes
+from onnxmem.errors import UsageError, excerpt
+from onnxmem.units import format_bytes, parse_bytes
+
+_LARGEST, _MOST_DOTS = 64 * 1024, 1000
+_INTEGERS = 2**63
+"""TOML's own limit."""
 
 
 class Key(NamedTuple):
@@ -20,13 +24,47 @@ class Key(NamedTuple):
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """All that a file says."""
+    """All that a file says. It may be a stranger's, and takes no long time to read."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        with file.open("rb") as opened:
+            content = opened.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise UsageError(
+                f"'{file}' has more than {format_bytes(_LARGEST)}, which is enough for settings",
+                hint="keep them in a TOML file of their own",
+            )
+        written = content.decode()
+        # Names in names take Python the square of their number.
+        if any(line.count(".") > _MOST_DOTS for line in written.split("\n")):
+            raise UsageError(f"'{file}' has a line with more than {_MOST_DOTS:,} dots", hint="break it into several")
+        found = tomllib.loads(written)
     except OSError as error:
         raise UsageError(f"cannot read '{file}': {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"'{file}' is not a TOML file: {error}") from error
+    except ValueError as error:  # of so many digits that Python does not read it
+        raise _too_large(file) from error
+    except RecursionError as error:
+        raise UsageError(f"'{file}' is nested too deeply") from error
+    if any(not -_INTEGERS <= each < _INTEGERS for each in _integers(found)):
+        raise _too_large(file)
+    return found
+
+
+def _too_large(file: Path) -> UsageError:
+    return UsageError(f"'{file}' is not a TOML file: an integer in it has more than 64 bits")
+
+
+def _integers(value: Any) -> Iterator[int]:
+    left = [value]
+    while left:
+        match left.pop():
+            case dict() as table:
+                left += table.values()
+            case list() as values:
+                left += values
+            case int() as number:
+                yield number
 
 
 def read_table(file: Path, table: Any, keys: Mapping[str, Key], place: str) -> dict[str, Any]:
@@ -42,17 +80,14 @@ def read_table(file: Path, table: Any, keys: Mapping[str, Key], place: str) -> d
             raise UsageError(f"{file}: there is no key '{where}'", hint=f"{hint}allowed: {', '.join(keys)}")
         try:
             found[name] = keys[name].read(value)
-        except (TypeError, ValueError, UsageError, KeyError) as error:
+        except (TypeError, ValueError, UsageError, KeyError, OverflowError, RecursionError) as error:
             raise wrong(file, where, value, keys[name].allowed) from error
     return found
 
 
 def wrong(file: Path, place: str, value: object, allowed: str) -> UsageError:
     """What to say of a value that cannot be there."""
-    text = str(value)
-    return UsageError(
-        f"{file}: '{place}' cannot be {text if len(text) < 60 else text[:60] + '…'!r}", hint=f"it must be {allowed}"
-    )
+    return UsageError(f"{file}: '{place}' cannot be {excerpt(value, 60)}", hint=f"it must be {allowed}")
 
 
 def is_there(path: Path) -> bool:

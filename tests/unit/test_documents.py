@@ -136,3 +136,19 @@ def test_reading_leaves_nothing_to_the_garbage_collector() -> None:
         assert gc.collect() == 0, "a caller would be kept alive by the error of a type that was tried"
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400)], ids=["large", "small"])
+def test_integers_that_cannot_be_computed_with_are_refused(value: int) -> None:
+    for kind in (float, int, float | None):
+        with pytest.raises(UsageError, match=r"'x' cannot be '-?1000"):
+            decode(kind, value, "x")
+
+
+def test_what_python_cannot_write_is_refused_with_a_sentence() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (1 << 20_000, deep):
+        with pytest.raises(UsageError, match="'x' cannot be '…'"):
+            decode(str, value, "x")

@@ -1,4 +1,5 @@
 import os
+import signal
 import stat
 from pathlib import Path
 
@@ -60,3 +61,21 @@ def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
         write_text(target, "second")
         assert temporary.read_text() == "first" and target.read_text() == "second"
     assert target.read_text() == "first" and os.listdir(tmp_path) == ["plan.csv"]
+
+
+def test_a_pipe_that_is_named_like_a_file_left_behind_is_not_waited_for(tmp_path: Path) -> None:
+    target = tmp_path / "plan.csv"
+    pipe = tmp_path / f"{partial_prefix(target)}12345678.csv"
+    os.mkfifo(pipe)
+
+    def waited(*_: object) -> None:
+        raise AssertionError("it waited for the pipe")
+
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.alarm(10)
+    try:
+        write_text(target, "new")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert target.read_text() == "new" and pipe.is_fifo()

@@ -87,11 +87,11 @@ def _say(error: Exception) -> bool:
     """A mistake of ours or of a result is a sentence on the page; it and its place are on stderr as well."""
     import streamlit as st  # noqa: PLC0415
 
-    from onnxmem.errors import OnnxmemError  # noqa: PLC0415
+    from onnxmem.errors import OnnxmemError, readable  # noqa: PLC0415
     from onnxmem.report.render.to_markdown import escape  # noqa: PLC0415
 
     own = isinstance(error, OnnxmemError)
-    what = str(error) if own else f"unexpected {type(error).__name__}: {error}"
+    what = readable(str(error) if own else f"unexpected {type(error).__name__}: {error}")
     st.error(escape(f"{what}."))
     place = traceback.extract_tb(error.__traceback__)[-1]
     print(f"onnxmem: {what} ({place.filename}:{place.lineno})", file=sys.stderr)  # noqa: T201

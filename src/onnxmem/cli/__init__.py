@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import version
 
@@ -30,7 +29,8 @@ from onnxmem.cli import (
 )
 from onnxmem.cli.console import tell
 from onnxmem.cli.groups import end_on_sigterm, interruptible, spread
-from onnxmem.errors import OnnxmemError
+from onnxmem.cli.streams import is_full, lead_nowhere, open_closed
+from onnxmem.errors import OnnxmemError, UsageError
 
 app = typer.Typer(
     name="onnxmem",
@@ -80,6 +80,7 @@ def about(
 
 def main() -> None:
     """The entry point: exit 0 done, 1 a budget was not met, 2 wrong usage, 3 the model or its run failed."""
+    open_closed()
     arguments = [_renamed(argument) for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     end_on_sigterm()
@@ -87,12 +88,15 @@ def main() -> None:
         with interruptible(None):
             app(arguments, standalone_mode=True)
     except BrokenPipeError:
-        # The reader went away (`| head`): nothing is wrong, but Python would complain while flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away (`| head`): nothing is wrong.
+        lead_nowhere(sys.stdout)
         sys.exit(0)
     except Exception as error:
         if debug:
             raise
+        if is_full(error):
+            lead_nowhere(sys.stdout)
+            error = UsageError("cannot write the output: the disk is full", hint="write it where there is room")
         if isinstance(error, OnnxmemError):
             tell(str(error), error.hint)
             sys.exit(error.exit_code)

@@ -12,7 +12,7 @@ import typer
 from onnxmem.cli import options, parse
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import Output, check_writable
-from onnxmem.errors import UsageError
+from onnxmem.errors import UsageError, readable
 
 if TYPE_CHECKING:
     from onnxmem.checking.checking import Checking
@@ -139,7 +139,7 @@ def _tell(result: Checking, junit: Path | None, annotate: str) -> None:
     if annotate == "github" or (annotate == "auto" and os.environ.get("GITHUB_ACTIONS") == "true"):
         # On stderr, which runners read as well: stdout may be a JSON document.
         for line in to_annotations(result):
-            print(line, file=sys.stderr, flush=True)  # noqa: T201
+            print(readable(line), file=sys.stderr, flush=True)  # noqa: T201
         return
     for each in result.checks:
         if each.verdict != "ok":

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from onnxmem.cli.streams import lead_nowhere
+from onnxmem.errors import readable
 from onnxmem.progress import OnProgress, Progress
 from onnxmem.units import format_bytes
 
@@ -15,9 +17,12 @@ _PATIENCE = 2.0
 
 def tell(text: str, hint: str = "") -> None:
     """One line on stderr, and one more for what to do about it."""
-    print(f"onnxmem: {text}", file=sys.stderr, flush=True)  # noqa: T201
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr, flush=True)  # noqa: T201
+    # Both may have names from files in them, which could say something else to a terminal.
+    lines = f"onnxmem: {readable(text)}", *([f"hint: {readable(hint)}"] if hint else [])
+    try:
+        print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+    except OSError:  # there is nobody to tell, which is no reason to end the work
+        lead_nowhere(sys.stderr)
 
 
 @contextmanager
@@ -43,10 +48,10 @@ def _bar(what: str) -> Iterator[OnProgress]:
     amount = rich.TextColumn("{task.fields[amount]}", markup=False, table_column=Column(no_wrap=True))
     columns = (text, rich.BarColumn(bar_width=12), amount, rich.TimeElapsedColumn())
     with rich.Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
-        task = bar.add_task(f"{what} …", total=None, amount="")
+        task = bar.add_task(readable(f"{what} …"), total=None, amount="")
 
         def step(now: Progress) -> None:
-            description, total = f"{what}: {now.stage} …", now.total or None
+            description, total = readable(f"{what}: {now.stage} …"), now.total or None
             bar.update(task, description=description, completed=now.done, total=total, amount=_amount(now))
 
         yield step

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import typer
 
 from onnxmem.cli.console import progress, tell
 from onnxmem.errors import OnnxmemError, UsageError, check_extra
-from onnxmem.files import partial_prefix
+from onnxmem.files import check_folder_of
 
 if TYPE_CHECKING:
     import altair
@@ -132,11 +131,7 @@ def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | N
     for read in reads:
         if read is not None and path.exists() and any(file.exists() and path.samefile(file) for file in _files(read)):
             raise UsageError(f"'{path}' is read by this command, and would be overwritten", hint="choose another name")
-    try:
-        # Tried, not asked: permissions are only one of the reasons why it may not work.
-        tempfile.TemporaryFile(dir=path.parent, prefix=partial_prefix(path)).close()
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}", hint="choose a folder you may write to") from error
+    check_folder_of(path)
 
 
 def _files(path: Path) -> Iterable[Path]:

@@ -15,7 +15,9 @@ from shutil import disk_usage
 
 from onnxmem.documents import Document, encode
 from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.files import MAY_WRITE, check_folder_of
 from onnxmem.history.entry import Entry, Key
+from onnxmem.history.tables import RESULTS, is_ours
 from onnxmem.unknown import Unknown
 
 # Stands in the file's header: other programs' databases are told apart before SQLite has touched anything.
@@ -27,36 +29,14 @@ _PATIENCE = 60.0
 _LEAST_ROOM = 256 * 1024
 _LONGEST = 256 * 2**20
 """Of a text in the file, in bytes."""
+# What SQLite says where it may not write.
+_NOT_ALLOWED = ("unable to open", "readonly")
 _HINT = "name a new file, or one that --history has written"
 
 _KEY = ("model", "mode", "shapes", "threads", "settings", "by")
 _FIGURES = ("peak", "load_peak", "loaded", "run_growth", "steady", "latency")
 _SCHEMA = (
-    """CREATE TABLE results (
-        id INTEGER PRIMARY KEY,
-        date TEXT NOT NULL,
-        model TEXT NOT NULL,
-        model_sha256 TEXT NOT NULL,
-        mode TEXT NOT NULL,
-        shapes TEXT NOT NULL,
-        threads INTEGER,
-        settings TEXT NOT NULL,
-        "by" TEXT NOT NULL,
-        onnxmem TEXT NOT NULL,
-        onnxruntime TEXT NOT NULL,
-        machine TEXT NOT NULL,
-        "commit" TEXT,
-        passed INTEGER NOT NULL,
-        peak_bytes INTEGER,
-        load_peak_bytes INTEGER,
-        loaded_bytes INTEGER,
-        run_growth_bytes INTEGER,
-        steady_bytes INTEGER,
-        latency_seconds REAL,
-        entry TEXT NOT NULL,
-        document TEXT NOT NULL
-    )""",
-    "CREATE INDEX results_by_key ON results (model, mode, shapes, threads, settings, date)",
+    *RESULTS,
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
 )
@@ -71,10 +51,9 @@ def check_history(path: Path, but: Sequence[str] = ()) -> None:
         raise UsageError(f"cannot write '{path}': it is a folder", hint="name a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
-    # SQLite keeps its journal beside the file.
-    for needed in (path.parent, *([path] if path.exists() else [])):
-        if not os.access(needed, os.W_OK):
-            raise UsageError(f"cannot write '{path}': Permission denied", hint="choose a folder you may write to")
+    check_folder_of(path)  # SQLite keeps its journal beside the file
+    if path.exists() and not os.access(path, os.W_OK):
+        raise UsageError(f"cannot write '{path}': Permission denied", hint=MAY_WRITE)
     if not is_new(path):
         with reading(path) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -95,7 +74,10 @@ def append(path: Path, entry: Entry, document: Document) -> None:
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
     """One change of the file, whole or not at all; it is made if there is none, and on the disk when the block ends."""
     is_new(path)
-    with named(path), closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
+    with (
+        named(path, writes=True),
+        closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection,
+    ):
         # Whoever comes second waits here, and then finds what the first has made.
         connection.execute("BEGIN IMMEDIATE")
         with connection:
@@ -143,6 +125,8 @@ def _select(path: Path, rest: str, values: tuple[object, ...]) -> tuple[Entry, .
         rows = connection.execute(f"SELECT entry FROM results {rest}", values).fetchall()
     try:
         return tuple(Entry.from_document(json.loads(text)) for (text,) in rows)
+    except RecursionError as error:
+        raise damaged(path, "a result in it is nested too deeply") from error
     except (ValueError, TypeError, UsageError) as error:
         raise damaged(path, str(error)) from error
 
@@ -208,24 +192,17 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Nothing but tables and their indices: a view, a trigger or a column that is computed is a program, which may come
-    from a stranger and need not end."""
+    """Nothing but our own tables and their indices: a view, a trigger, a condition or a column that is computed is a
+    program, which may come from a stranger and need not end."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
     connection.execute("PRAGMA trusted_schema = 0")
-    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    plain = all(
-        kind in ("table", "index") and not str(sql).upper().startswith("CREATE VIRTUAL") for kind, _, sql in found
-    )
-    for kind, name, _ in found:
-        if plain and kind == "table":
-            columns = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
-            plain = not any(hidden for (hidden,) in columns)
-    if not plain:
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master")
+    if not all(is_ours(*row) for row in found):
         raise UsageError(f"'{path}' is no history: it has more in it than tables", hint=_HINT)
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def named(path: Path, *, writes: bool = False) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:
         yield
@@ -236,6 +213,8 @@ def named(path: Path) -> Iterator[None]:
         if "is full" in str(error) or ("I/O" in str(error) and disk_usage(path.parent).free < _LEAST_ROOM):
             hint = "make room, and give the same command again: nothing that is written is lost"
             raise OnnxmemError(f"no room is left for '{path}': the disk is full", hint=hint) from error
+        if writes and any(said in str(error) for said in _NOT_ALLOWED):
+            raise UsageError(f"cannot write '{path}': {error}", hint=MAY_WRITE) from error
         raise OnnxmemError(f"cannot use '{path}': {error}") from error
     except sqlite3.DatabaseError as error:
         raise damaged(path, str(error)) from error

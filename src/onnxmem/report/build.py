@@ -16,7 +16,7 @@ from onnxmem.report.charts.timeline import SCALE
 from onnxmem.report.damaged import verb_of, whole
 from onnxmem.report.render.to_json import SCHEMA
 from onnxmem.report.report import Chart, Document, Report, Section
-from onnxmem.report.sections import section
+from onnxmem.report.sections import printable_texts, section
 from onnxmem.report.sections.overview import overview
 
 
@@ -32,7 +32,7 @@ def make_report(results: Iterable[Any], title: str = "") -> Report:
     sections = _on_one_scale([section(document) for document in documents])
     compared = overview(documents)
     if compared is not None:
-        sections.insert(0, compared)
+        sections.insert(0, printable_texts(compared))
     return Report(words(title, 120) or _title(documents), tuple(sections))
 
 

@@ -193,7 +193,7 @@ class Manifest(Record):
             if stated != _hash(document) or _render({**document, "manifest_sha256": stated}) != text:
                 raise damaged
             return cls.from_document(document)
-        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
             raise damaged from error
 
 

@@ -16,58 +16,12 @@ from typing import Any
 from onnxmem.errors import UsageError
 from onnxmem.history.entry import Entry
 from onnxmem.history.store import check_history, insert, is_new, reading, writing
+from onnxmem.history.tables import SWEEPS
 from onnxmem.result import now
 from onnxmem.sweeping.cell import Cell, Stage
 from onnxmem.sweeping.engine import ANY, Job
 from onnxmem.sweeping.outcome import FAILED, FINISHED, WAITING, Outcome
 from onnxmem.unknown import Unknown
-
-_TABLES = (
-    """CREATE TABLE IF NOT EXISTS sweeps (
-        id INTEGER PRIMARY KEY,
-        date TEXT NOT NULL,
-        command TEXT NOT NULL,
-        engine TEXT NOT NULL,
-        "commit" TEXT
-    )""",
-    """CREATE TABLE IF NOT EXISTS cells (
-        id INTEGER PRIMARY KEY,
-        sweep INTEGER NOT NULL,
-        question TEXT NOT NULL,
-        processor TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        verb TEXT NOT NULL,
-        model TEXT NOT NULL,
-        model_sha256 TEXT NOT NULL,
-        mode TEXT NOT NULL,
-        size TEXT NOT NULL,
-        shapes TEXT NOT NULL,
-        settings TEXT NOT NULL,
-        onnxmem TEXT NOT NULL,
-        onnxruntime TEXT NOT NULL,
-        "commit" TEXT,
-        state TEXT NOT NULL,
-        reason TEXT NOT NULL DEFAULT '',
-        message TEXT NOT NULL DEFAULT '',
-        tries INTEGER NOT NULL DEFAULT 0,
-        node TEXT NOT NULL DEFAULT '',
-        date TEXT NOT NULL DEFAULT '',
-        seconds REAL,
-        bytes INTEGER,
-        latency_seconds REAL,
-        result INTEGER REFERENCES results (id),
-        UNIQUE (question, processor)
-    )""",
-    "CREATE INDEX IF NOT EXISTS cells_by_sweep ON cells (sweep, state)",
-    "CREATE INDEX IF NOT EXISTS cells_by_subject ON cells (subject, id)",
-    # Holds all that the tables of a report are made of, in their order.
-    """CREATE INDEX IF NOT EXISTS cells_shown ON cells
-        (sweep, verb, state, model, mode, processor, size, bytes, latency_seconds, seconds)""",
-    """CREATE TABLE IF NOT EXISTS cell_documents (
-        cell INTEGER PRIMARY KEY REFERENCES cells (id),
-        document TEXT NOT NULL
-    )""",
-)
 
 _ODD = " OR ".join(
     [f"typeof({name}) NOT IN ('integer', 'real', 'null')" for name in ("bytes", "latency_seconds", "seconds")]
@@ -98,7 +52,7 @@ def begin_sweep(
     otherwise any. With `again`, failures wait once more.
     """
     with writing(path) as connection:
-        for statement in _TABLES:
+        for statement in SWEEPS:
             connection.execute(statement)
         made = connection.execute(
             'INSERT INTO sweeps (date, command, engine, "commit") VALUES (?, ?, ?, ?)', (now(), command, engine, commit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -89,6 +90,18 @@ def test_what_a_browser_is_started_with_is_of_no_use_to_whoever_reads_it_later()
     assert ask(asked, host="localhost:8501", query="token=brief")[0]["status"] == 303
     assert ask(asked, host="localhost:8501", query="token=brief")[0]["status"] == 403
     assert ask(asked, host="localhost:8501", query="token=")[0]["status"] == 403
+
+
+def test_the_cookie_stands_among_those_of_other_servers() -> None:
+    for cookie in (f"a=1; {COOKIE}", f"{COOKIE};b", f'a="x;{COOKIE}', f"onnxmem-token-8501=old; {COOKIE}"):
+        assert ask(guard(), host="box:8501", cookie=cookie) == []
+
+
+def test_no_cookie_takes_long_to_read() -> None:
+    began = time.process_time()
+    for cookie in ('a="' + "\\" * 60_000 + '"', "a=1;" * 16_000, "=" * 64_000):
+        assert ask(guard(), host="box:8501", cookie=cookie)[0]["status"] == 403
+    assert time.process_time() - began < 1
 
 
 def test_what_is_neither_a_page_nor_a_socket_passes() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.history.store import append, check_history, last_passed, read_entries
-from tests.unit.history.samples import MIB, entry, key
+from tests.unit.history.samples import MIB, entry, figures, key
 
 
 def test_what_was_added_comes_back(tmp_path: Path) -> None:
@@ -100,6 +100,11 @@ def test_a_damaged_history_is_an_error_and_not_changed(tmp_path: Path) -> None:
         "WITH RECURSIVE n(entry) AS (SELECT 1 UNION ALL SELECT entry + 1 FROM n) SELECT * FROM n",
         "CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END",
         "ALTER TABLE results ADD COLUMN made AS (hex(zeroblob(500000000)))",
+        "CREATE TABLE more (a CHECK (instr(zeroblob(100000000), zeroblob(50000000) || x'01') = 0))",
+        "CREATE INDEX more ON results (hex(entry || entry))",
+        "CREATE TABLE more (a)",
+        "PRAGMA writable_schema = 1; UPDATE sqlite_master SET sql = "
+        "replace(sql, 'document TEXT', 'document TEXT CHECK (hex(zeroblob(500000000)) = 1)') WHERE name = 'results'",
     ],
 )
 def test_a_history_with_a_program_in_it_is_refused(tmp_path: Path, program: str) -> None:
@@ -111,6 +116,30 @@ def test_a_history_with_a_program_in_it_is_refused(tmp_path: Path, program: str)
     for ask in (lambda: check_history(file), lambda: read_entries(file), lambda: append(file, entry(), {})):
         with pytest.raises(UsageError, match="more in it than tables"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        (
+            json.dumps({**entry().document(), "figures": {**figures().document(), "latency_seconds": 10**400}}),
+            "'figures.latency_seconds'",
+        ),
+        (
+            json.dumps({**entry().document(), "figures": {**figures().document(), "peak_bytes": 10**400}}),
+            "'figures.peak_bytes'",
+        ),
+    ],
+)
+def test_results_that_cannot_be_read_are_damage(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "h.sqlite"
+    append(file, entry(), {})
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE results SET entry = ?", (content,))
+    connection.close()
+    with pytest.raises(OnnxmemError, match=f"is damaged: .*{said}"):
+        read_entries(file)
 
 
 def test_an_empty_file_is_a_history_without_results(tmp_path: Path) -> None:
@@ -129,6 +158,11 @@ def test_files_that_cannot_be_are_refused_before_any_work(tmp_path: Path) -> Non
         check_history(tmp_path / "nowhere" / "h.sqlite")
     with pytest.raises(UsageError, match="there is no such file"):
         read_entries(tmp_path / "none.sqlite")
+    # Permissions allow it there, for root, and the system does not.
+    for ask in (check_history, lambda file: append(file, entry(), {})):
+        with pytest.raises(UsageError, match=r"cannot write '/proc/h\.sqlite'") as raised:
+            ask(Path("/proc/h.sqlite"))
+        assert raised.value.hint == "choose a folder you may write to"
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:

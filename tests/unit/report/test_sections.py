@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.report.build import make_report
 from onnxmem.report.render.to_html import render_html
 from onnxmem.report.render.to_terminal import render_text
+from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
+from onnxmem.report.sections import printable_texts
 from onnxmem.report.sections.forecast import forecast_notes
 from tests.unit.report import samples
 
@@ -471,3 +474,25 @@ def test_workers_on_a_gpu_are_compared_by_what_they_take_there() -> None:
     text = _text({**document, "device": "cuda"})
     assert "on the GPU" in text
     assert "1000.0 MiB" in text
+
+
+def test_what_should_be_a_number_is_not_shown_if_it_is_text() -> None:
+    compared, estimated = samples.compare(), samples.estimate()
+    compared["conditions"] = {**(compared.get("conditions") or {}), "runs": "\x1b[2J"}
+    estimated["activations"]["peak"]["step"] = "\u202e"
+    for document, key in ((compared, "runs"), (estimated, "step")):
+        with pytest.raises(UsageError, match=f"'{key}' is '.*', not a number"):
+            make_report([document])
+
+
+def test_what_a_builder_forgets_is_made_printable_in_every_place() -> None:
+    bad = "a\x1b[2J\u202e\n"
+    cell = Cell(bad, why=bad)
+    made = printable_texts(
+        Section(
+            bad, bad, (Fact(bad, cell, bad),), (Action(bad, bad, bad),), (bad,), (Chart(bad, bad, bad, {"kept": bad}),),
+            (Table(bad, (bad,), ((cell,),)),), (bad,),
+        )
+    )  # fmt: skip
+    assert made.charts[0].document == {"kept": bad}
+    assert repr(replace(made, charts=())).count("a�[2J��") == 15 and made.charts[0].alt == "a�[2J��"

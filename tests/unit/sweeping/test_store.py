@@ -106,6 +106,17 @@ def test_time_is_told_from_the_nearest_that_is_known(store: Path) -> None:
     assert expected_seconds(store, asked) == [2.0, 3.0, 3.0, None]
 
 
+def test_a_store_of_an_earlier_version_and_one_that_sqlite_has_written_anew(store: Path) -> None:
+    (job,) = begin(store, cell())
+    with sqlite3.connect(store) as connection:
+        connection.execute("DROP INDEX cells_shown")
+        connection.commit()
+        connection.execute("VACUUM")
+    check_store(store)
+    finish(store, job, outcome(), None)
+    assert begin(store, cell()) == [] and states(store) == ["finished"]
+
+
 def foreign(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE cells (id INTEGER)")

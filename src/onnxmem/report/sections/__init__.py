@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from onnxmem.errors import UsageError
 from onnxmem.report.cells import words
 from onnxmem.report.damaged import whole
+from onnxmem.report.names import printable
 from onnxmem.report.report import Document, Section
 
 BUILDERS = {"estimate": "plan:estimate_section", "plan": "plan:plan_section", "trace": "trace:section",
@@ -34,7 +36,19 @@ def section(document: Document) -> Section:
     with whole(kind):
         built = build(document)
         tables = tuple(table for table in built.tables if table.rows)
-        return replace(built, tables=tables, notes=few(built.notes), source=document)
+        shown: Section = printable_texts(replace(built, tables=tables, notes=few(built.notes)))
+        return replace(shown, source=document)
+
+
+def printable_texts(value: Any) -> Any:
+    """The same with all its texts printable: builders see to that, and one place that was forgotten would be enough."""
+    if isinstance(value, str):
+        return value if value.isprintable() else printable(value)
+    if isinstance(value, tuple | list):
+        return tuple(map(printable_texts, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: printable_texts(getattr(value, each.name)) for each in fields(value)})
+    return value
 
 
 def check_schema(document: Document) -> str:

@@ -271,10 +271,10 @@ def _notes(document: Document) -> list[str]:
     for twin, model in (document.get("exported") or {}).items():
         notes.append(f"{words(twin, 60)} was exported from {words(model, 60)} on the way.")
     given = document.get("conditions") or {}
-    if given.get("runs"):
+    if measured := number(given, "runs"):
         limit = given.get("repeat_limit")
         repeated = format_count(given.get("repeat", 1), "fresh process", "fresh processes")
-        runs = f"1 + {given['runs']} runs in each"
+        runs = f"1 + {measured} runs in each"
         rss = "All other memory is RSS" if is_on_device(document) else "Memory is RSS"
         notes.append(f"Medians of at least {repeated} per size, in turns, {runs}; ± is half the spread. {rss}.")
         if limit is not None and limit < 3:

@@ -135,7 +135,7 @@ def _estimate_tables(document: Document) -> tuple[Table, ...]:
     strategies = ({**plan, "strategy": plan["name"]} for plan in activations["strategies"])
     node = f", {words(peak['node'], 60)}" if peak["node"] else ""
     more = len(peak["tensors"]) - _SHOWN
-    where = f"Alive at the peak, step {peak['step']} of {document['steps']:,}{node}"
+    where = f"Alive at the peak, step {number(peak, 'step')} of {document['steps']:,}{node}"
     return (
         *on_device.device_tables(document),
         *forecast_tables(document),
