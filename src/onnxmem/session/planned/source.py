@@ -211,7 +211,7 @@ def fields(read: Read, start: int, end: int) -> Iterator[Field]:
         start = at + position
         if start + size > end:
             raise ValueError("a field ends after its message")
-        # Of a longer tag protobuf may drop what 32 bits do not hold: no field is to have another number there than here.
+        # Of a longer tag protobuf may drop what 32 bits do not hold: a field is not to have another number there.
         yield (tag & _TAG) >> 3, start, start + size
         start += size
 
