@@ -242,7 +242,7 @@ class Graph:
 
     def question(self, model: Path, alignment: int | None, time_limit: float, seed: int = 0) -> Question:
         """As the library's question."""
-        from onnxmem.model.bindings import read_feed_shapes  # noqa: PLC0415
+        from onnxmem.model.feeds_file import read_feed_shapes  # noqa: PLC0415
         from onnxmem.schedule.scheduled import ALIGNMENT, Question  # noqa: PLC0415
         from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 

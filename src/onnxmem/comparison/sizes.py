@@ -14,7 +14,8 @@ from onnxmem.errors import UsageError
 from onnxmem.measurement.feeds import Array, Feeds, make_feeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Input, Signature
-from onnxmem.model.bindings import bind, default_dimensions, parse_shape, read_feed_shapes
+from onnxmem.model.bindings import bind, default_dimensions, parse_shape
+from onnxmem.model.feeds_file import read_feed_shapes
 
 OpenShape = tuple[int | str, ...]
 """A shape in which a letter stands for the size."""

@@ -15,8 +15,9 @@ from onnxmem.errors import UsageError
 from onnxmem.measurement.protocol import SavedFeeds
 from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Input, Signature
-from onnxmem.model.bindings import bind, default_dimensions, read_feed_shapes
+from onnxmem.model.bindings import bind, default_dimensions
 from onnxmem.model.comparing import substitute
+from onnxmem.model.feeds_file import look_at_feeds, read_feed
 
 Array = npt.NDArray[Any]
 
@@ -125,7 +126,8 @@ def _bound(signature: Signature, scenario: Scenario) -> tuple[dict[str, int], di
 
 
 def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:
-    shapes = read_feed_shapes(path)
+    stored = look_at_feeds(path)
+    shapes = {name: feed.shape for name, feed in stored.items()}
     known = {value.name: value for value in signature.inputs}
     missing = [name for name in known if name not in shapes]
     if missing:
@@ -134,17 +136,14 @@ def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:
         )
     ranked = {name: shape for name, shape in shapes.items() if name not in known or known[name].shape is not None}
     given = bind(signature.shapes, shapes={**ranked, **scenario.shapes}, dims=scenario.dims)
-    arrays = {}
-    with np.load(path, allow_pickle=False) as stored:
-        for name, value in known.items():
-            arrays[name] = stored[name]
-            dtype = "string" if arrays[name].dtype.kind in "US" else arrays[name].dtype.name
-            if value.dtype in GENERATED and dtype != value.dtype:
-                raise UsageError(
-                    f"input '{name}' is {value.dtype}, but '{path.name}' holds {dtype}",
-                    hint=f"convert it with array.astype('{value.dtype}') before saving",
-                )
-    return Feeds(arrays, given)
+    for name, value in known.items():
+        dtype = "string" if stored[name].dtype.kind in "US" else stored[name].dtype.name
+        if value.dtype in GENERATED and dtype != value.dtype:
+            raise UsageError(
+                f"input '{name}' is {value.dtype}, but '{path.name}' holds {dtype}",
+                hint=f"convert it with array.astype('{value.dtype}') before saving",
+            )
+    return Feeds({name: read_feed(path, stored[name]) for name in known}, given)
 
 
 def _numbers(value: Input, bindings: Mapping[str, int]) -> tuple[int, ...]:

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import re
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-import numpy as np
 from onnx import ModelProto
 
 from onnxmem.errors import UsageError
@@ -18,9 +12,6 @@ from onnxmem.model.dims import Dim, Expr, symbol, symbols_of
 
 # What to assume where nothing is said: an image of 224 × 224, a text of 128 tokens, a second of speech.
 _IMAGE, _SEQUENCE, _SAMPLES = 224, 128, 16000
-# What reading an archive raises that is none, or is damaged, or says it holds more than there is memory for.
-_NO_ARRAYS = (ValueError, AttributeError, KeyError, TypeError, EOFError, RuntimeError, MemoryError, struct.error,
-              zlib.error, zipfile.BadZipFile, SyntaxError, tokenize.TokenError)  # fmt: skip
 _BATCH = re.compile(r"bs|batch.*|.*batch", re.IGNORECASE)
 _SOUND = re.compile(r".*(wav|audio|signal|sample|speech|sound|pcm).*", re.IGNORECASE)
 
@@ -137,17 +128,6 @@ def parse_dim(text: str) -> tuple[str, int]:
     if not separator or not name or not re.fullmatch(r"\d+", number.strip()):
         raise UsageError(f"'{text}' is not a dimension", hint="write it as name=8")
     return name, _number(number.strip())
-
-
-def read_feed_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays in an `.npz` file of feeds."""
-    try:
-        with np.load(path, allow_pickle=False) as feeds:
-            return {name: feeds[name].shape for name in feeds.files}
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}': {error.strerror or 'it is not an .npz file'}") from error
-    except _NO_ARRAYS as error:
-        raise UsageError(f"'{path}' is not an .npz file of plain arrays") from error
 
 
 def _number(text: str) -> int:

@@ -17,6 +17,7 @@ from onnxmem.model.dims import (
     Max,
     Monomial,
     Symbol,
+    TooLarge,
     atom_dim,
     floor_div,
     product,
@@ -29,12 +30,17 @@ Range: TypeAlias = "tuple[int | None, int | None]"
 
 # Each maximum in a difference is a case for each of its items; with many of them a proof is not worth its time.
 _MOST_SPLITS = 4
+# A maximum compares each of its items with each other.
+_MOST_ITEMS = 32
 
 
 def maximum(*dims: Dim) -> Dim:
     """The largest dimension; certain orderings (`H + 1` over `H`) are decided here."""
     kept: list[Dim] = []
-    for dim in dict.fromkeys(item for given in dims for item in _max_items(given)):
+    different = dict.fromkeys(item for given in dims for item in _max_items(given))
+    if sum(isinstance(dim, Expr) for dim in different) > _MOST_ITEMS:
+        raise TooLarge
+    for dim in different:
         if any(certainly_at_least(other, dim) for other in kept):
             continue
         kept = [other for other in kept if not certainly_at_least(dim, other)] + [dim]
@@ -56,7 +62,10 @@ def minimum(*dims: Dim) -> Dim:
 
 def certainly_at_least(left: Dim, right: Dim, smallest: Mapping[str, int] | None = None) -> bool:
     """Is `left >= right` whatever the symbols are (each at least 1, or `smallest[name]`)? False means "not proven"."""
-    return _not_negative(left - right, smallest or {}, _MOST_SPLITS)
+    try:
+        return _not_negative(left - right, smallest or {}, _MOST_SPLITS)
+    except TooLarge:
+        return False
 
 
 def _not_negative(difference: Dim, smallest: Mapping[str, int], splits: int) -> bool:

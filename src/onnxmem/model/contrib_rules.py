@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from onnxmem.model.comparing import maximum
 from onnxmem.model.dims import floor_div, total
+from onnxmem.model.entries import Undecided
 from onnxmem.model.shape_rules import Call, Rule, Shape, broadcast, conv, matmul, matmul_rule, pool, qlinear_conv, same
-from onnxmem.model.values import Undecided
 
 
 def _global_pool(call: Call) -> Sequence[Shape]:

@@ -14,11 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
+from math import gcd, prod
 from typing import TypeAlias
+
+from onnxmem.errors import ModelError
 
 Dim: TypeAlias = "int | Expr"
 Monomial: TypeAlias = "tuple[tuple[Atom, int], ...]"
+
+# Squaring a size forty times takes a few lines of a file, and then more memory than there is. Real models stay far
+# below all of these.
+_LARGEST_NUMBER, _HIGHEST_POWER, _MOST_PARTS, _MOST_PRODUCTS = 2**64, 64, 1000, 4096
+
+
+class TooLarge(ModelError, OverflowError):
+    """A formula that grows without bound: where shapes are inferred it is not followed any further."""
+
+    def __init__(self) -> None:
+        super().__init__("a size in the model is too long a formula to be followed")
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,19 @@ class Expr:
         """The names it depends on."""
         return frozenset().union(*(_symbols(atom) for monomial, _ in self.terms for atom, _ in monomial))
 
+    @cached_property
+    def parts(self) -> int:
+        """How many names and numbers it takes to write it; those within floors and maxima count each time."""
+        return sum(1 + sum(_parts(atom) for atom, _ in monomial) for monomial, _ in self.terms)
+
+    @cached_property
+    def is_modest(self) -> bool:
+        """Whether it is worth following: its numbers and powers are such as sizes have, and it is no page long."""
+        return self.parts <= _MOST_PARTS and all(
+            abs(coefficient) <= _LARGEST_NUMBER and all(power <= _HIGHEST_POWER and _modest(a) for a, power in monomial)
+            for monomial, coefficient in self.terms
+        )
+
     def __hash__(self) -> int:
         return self._hash
 
@@ -103,8 +129,11 @@ class Expr:
 
     def __mul__(self, other: Dim) -> Dim:
         product: dict[Monomial, int] = {}
+        others = terms_of(other)
+        if len(self.terms) * len(others) > _MOST_PRODUCTS:
+            raise TooLarge
         for left, a in self.terms:
-            for right, b in terms_of(other):
+            for right, b in others:
                 monomial = _merge(left, right)
                 product[monomial] = product.get(monomial, 0) + a * b
         return _canonical(product)
@@ -132,6 +161,21 @@ def symbol(name: str) -> Expr:
 def symbols_of(dim: Dim) -> frozenset[str]:
     """The names a dimension depends on."""
     return dim.symbols if isinstance(dim, Expr) else frozenset()
+
+
+def parts_of(dim: Dim) -> int:
+    """How many names and numbers it takes to write a dimension."""
+    return dim.parts if isinstance(dim, Expr) else 1
+
+
+def is_modest(dim: Dim) -> bool:
+    """Whether a dimension is worth following."""
+    return dim.is_modest if isinstance(dim, Expr) else abs(dim) <= _LARGEST_NUMBER
+
+
+def can_be_multiplied(dims: Iterable[Dim]) -> bool:
+    """Whether the product of them all is sure to be one that `product` gives."""
+    return prod(max(len(terms_of(dim)), 1) for dim in dims) <= _MOST_PRODUCTS
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -193,15 +237,29 @@ def _bracketed(dim: Dim) -> str:
     return str(dim) if isinstance(dim, int) or str(dim).isidentifier() else f"({dim})"
 
 
+def _inside(atom: FloorDiv | Max) -> tuple[Dim, ...]:
+    return (atom.dividend, atom.divisor) if isinstance(atom, FloorDiv) else atom.items
+
+
 def _symbols(atom: Atom) -> frozenset[str]:
     if isinstance(atom, Symbol):
         return frozenset([atom.name])
-    parts = (atom.dividend, atom.divisor) if isinstance(atom, FloorDiv) else atom.items
-    return frozenset().union(*(symbols_of(part) for part in parts))
+    return frozenset().union(*(symbols_of(part) for part in _inside(atom)))
+
+
+def _parts(atom: Atom) -> int:
+    return 1 if isinstance(atom, Symbol) else sum(parts_of(part) for part in _inside(atom))
+
+
+def _modest(atom: Atom) -> bool:
+    return isinstance(atom, Symbol) or all(is_modest(part) for part in _inside(atom))
 
 
 def atom_dim(atom: Atom) -> Expr:
     """The dimension that is this atom and nothing else."""
+    # Its text is remembered, and atoms within atoms can double it each time.
+    if _parts(atom) > _MOST_PARTS:
+        raise TooLarge
     return Expr(((((atom, 1),), 1),))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 import onnx
@@ -34,7 +34,7 @@ def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
     if not all(isinstance(text, str) for text in _texts(model)):
         # Protobuf hands out what is not UTF-8 as bytes.
         raise ModelError(f"'{name}' is damaged: a name in it is not text")
-    check_structure(model.graph, set())
+    check_structure(model.graph)
     for tensor in all_tensors(model):
         if any(dim < 0 for dim in tensor.dims):
             raise ModelError(f"tensor '{tensor.name}' has a negative dimension")
@@ -53,7 +53,7 @@ def _inlined(model: ModelProto, name: str) -> ModelProto:
     except (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
         message = " ".join(str(error).split())[:200]
         raise ModelError(f"the local functions of '{name}' cannot be followed: {message}") from error
-    check_structure(model.graph, set())
+    check_structure(model.graph)
     return model
 
 
@@ -158,8 +158,12 @@ def parse_proto(path: Path, *, light: bool = False) -> ModelProto:
     return model
 
 
-def check_structure(graph: GraphProto, outer: set[str]) -> None:
-    """Every name is defined once and before it is needed, or at least without a cycle."""
+def check_structure(graph: GraphProto, outer: tuple[Set[str], ...] = ()) -> None:
+    """Every name is defined once and before it is needed, or at least without a cycle.
+
+    `outer` are the names of each graph around this one. Not in one set: that would be made again for every graph inside
+    of this one, of which there may be as many as there are names.
+    """
     where = f" in graph '{graph.name}'" if graph.name else ""
     produced: dict[str, int] = {}
     fed = {value.name for value in graph.input}
@@ -172,15 +176,15 @@ def check_structure(graph: GraphProto, outer: set[str]) -> None:
             if name in produced or name in fed or name in constants:
                 raise ModelError(f"tensor '{name}' is defined twice{where}")
             produced[name] = index
-    known = fed | constants | outer
+    around = (*outer, fed | constants | produced.keys())
     for node in graph.node:
         for name in node_reads(node):
-            if name not in known and name not in produced:
+            if not any(name in names for names in around):
                 raise ModelError(f"node '{node.name or node.op_type}' needs '{name}', which nothing produces{where}")
         for subgraph in subgraphs_of(node):
-            check_structure(subgraph, known | produced.keys())
+            check_structure(subgraph, around)
     for value in graph.output:
-        if value.name not in known and value.name not in produced:
+        if not any(value.name in names for names in around):
             raise ModelError(f"output '{value.name}' is produced by nothing{where}")
     _check_acyclic(graph, produced, where)
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from onnxmem.model.comparing import certainly_at_least, evaluate, maximum, minimum
 from onnxmem.model.dims import Dim, ceil_div, floor_div, product, symbols_of, total
-from onnxmem.model.values import TO_THE_END, Undecided, Value, entries_of
+from onnxmem.model.entries import Undecided
+from onnxmem.model.values import TO_THE_END, Value, entries_of
 
 Shape: TypeAlias = "tuple[Dim | None, ...] | None"
 

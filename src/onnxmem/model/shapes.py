@@ -37,7 +37,7 @@ from onnxmem.errors import ModelError
 from onnxmem.model import shape_rules, values
 from onnxmem.model.contrib_rules import CONTRIB_RULES
 from onnxmem.model.control_flow import infer_control_flow
-from onnxmem.model.dims import Dim, Expr, symbol
+from onnxmem.model.dims import Dim, Expr, can_be_multiplied, is_modest, symbol
 from onnxmem.model.load import node_reads, subgraphs_of
 from onnxmem.model.shape_rules import RULES
 from onnxmem.model.tensor_types import Partial, Scope, TensorType
@@ -221,6 +221,8 @@ class _Inference:
             return TensorType(partial.elem_type, None, partial.reason or f"the shape of {_label(node)} is not known")
         reason = partial.reason or f"{_label(node)} decides it from data"
         dims = tuple(self.unknown(reason) if dim is None else dim for dim in partial.shape)
+        if not all(is_modest(dim) for dim in dims) or not can_be_multiplied(dims):
+            return TensorType(partial.elem_type, None, f"{_label(node)} makes its size too long a formula")
         return TensorType(partial.elem_type, dims)
 
     # Operators

@@ -7,13 +7,34 @@ dimensions do the arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxmem.model.comparing import certainly_at_least, maximum, minimum
-from onnxmem.model.dims import Dim, Expr, floor_div, product, total
+from onnxmem.model.dims import Dim, Expr, is_modest, parts_of, product, total
+from onnxmem.model.entries import (
+    Undecided,
+    add,
+    c_modulo,
+    ceil,
+    choose,
+    divide,
+    divide_floats,
+    equal,
+    floor,
+    greater,
+    larger,
+    less,
+    multiply,
+    negate,
+    negated,
+    python_modulo,
+    smaller,
+    subtract,
+)
 
 Value: TypeAlias = npt.NDArray[np.object_]
 Shape: TypeAlias = "tuple[Dim, ...] | None"
@@ -21,12 +42,16 @@ Attributes: TypeAlias = Mapping[str, Any]
 
 # Shapes are short; anything longer is data, and following it would cost more than it tells.
 LARGEST_VALUE = 4096
+# What a rule may be given: a node may have any number of inputs, also the same one each time.
+_LARGEST_INPUTS = 16 * LARGEST_VALUE
 # As the end of a slice these are NumPy's None: as far as it goes, in either direction.
 TO_THE_END = (2**31 - 1, 2**63 - 1)
 
 
-class Undecided(Exception):
-    """The result cannot be known symbolically."""
+_NOT_FOLLOWED = (
+    Undecided, IndexError, ValueError, TypeError, ZeroDivisionError, KeyError, OverflowError, AttributeError,
+    MemoryError,
+)  # fmt: skip
 
 
 def propagate(
@@ -42,17 +67,30 @@ def propagate(
     first = shapes[0] if shapes else None
     if op_type == "Shape":
         return _shape(first, attributes)
-    if op_type == "Size":
-        return None if first is None else _value(product(first))
     rule = _FLOAT_RULES.get(op_type) if floats else None
     rule = rule or _RULES.get(op_type)
-    if rule is None or not values or any(value is None for value in values[:1]):
-        return None
     try:
-        result = rule(attributes, values, opset)
-    except (Undecided, IndexError, ValueError, TypeError, ZeroDivisionError, KeyError, OverflowError, AttributeError):
+        if op_type == "Size":
+            result = None if first is None else _value(product(first))
+        elif rule is None or not values or values[0] is None or _total_size(values) > _LARGEST_INPUTS:
+            result = None
+        else:
+            result = rule(attributes, values, opset)
+    except _NOT_FOLLOWED:
         return None
-    return result if result.size <= LARGEST_VALUE else None
+    return result if result is not None and _can_be_followed(result) else None
+
+
+def _total_size(values: Sequence[Value | None]) -> int:
+    return sum(value.size for value in values if value is not None)
+
+
+def _can_be_followed(value: Value) -> bool:
+    if value.size > LARGEST_VALUE:
+        return False
+    entries: list[Any] = list(value.flat)
+    modest = all(is_modest(entry) for entry in entries if isinstance(entry, int | Expr))
+    return modest and sum(parts_of(entry) for entry in entries) <= LARGEST_VALUE
 
 
 def concrete(value: Value | None) -> bool:
@@ -96,129 +134,18 @@ def _elementwise(function: Callable[..., Any]) -> Callable[[Attributes, Sequence
     ufunc = np.frompyfunc(function, function.__code__.co_argcount, 1)
 
     def rule(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
-        return np.asarray(ufunc(*map(_needed, values)), dtype=object)
+        needed = [_needed(value) for value in values]
+        # Before it is made: broadcasting three short values can take all memory.
+        if prod(np.broadcast_shapes(*(value.shape for value in needed))) > LARGEST_VALUE:
+            raise Undecided
+        return np.asarray(ufunc(*needed), dtype=object)
 
     return rule
 
 
-def _alike(a: Any, b: Any) -> tuple[Any, Any]:
-    """A dimension and a float: whole floats become integers, others cannot be followed."""
-    if isinstance(a, Expr) or isinstance(b, Expr):
-        return _whole(a), _whole(b)
-    return a, b
-
-
-def _whole(a: Any) -> Any:
-    if not isinstance(a, float):
-        return a
-    if not a.is_integer():
-        raise Undecided
-    return int(a)
-
-
-def _divide(a: Any, b: Any) -> Any:
-    """Integer division in ONNX truncates; Python's rounds down. They differ where one side is negative."""
-    if isinstance(a, int) and isinstance(b, int):
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    if not certainly_at_least(b, 1):
-        raise Undecided
-    if certainly_at_least(a, 0):
-        return floor_div(a, b)
-    if certainly_at_least(0, a):
-        return -floor_div(-a, b)
-    raise Undecided
-
-
-def _divide_floats(a: Any, b: Any) -> Any:
-    a, b = _alike(a, b)
-    if not isinstance(a, Expr) and not isinstance(b, Expr):
-        return a / b
-    quotient = floor_div(a, b)
-    if quotient * b != a:
-        raise Undecided  # H / 2 of an odd H is no dimension
-    return quotient
-
-
-def _multiply(a: Any, b: Any) -> Any:
-    a, b = _alike(a, b)
-    return a * b
-
-
-def _add(a: Any, b: Any) -> Any:
-    a, b = _alike(a, b)
-    return a + b
-
-
-def _subtract(a: Any, b: Any) -> Any:
-    return _add(a, -b)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    difference = _subtract(a, b)
-    if isinstance(difference, Expr):
-        # Two dimensions that differ by a positive amount are certainly not equal; a name and a number may be.
-        if certainly_at_least(difference, 1) or certainly_at_least(-difference, 1):
-            return False
-        raise Undecided
-    return bool(difference == 0)
-
-
-def _greater(a: Any, b: Any) -> bool:
-    difference = _subtract(a, b)
-    if not isinstance(difference, Expr):
-        return bool(difference > 0)
-    if certainly_at_least(difference, 1):
-        return True
-    if certainly_at_least(-difference, 0):
-        return False
-    raise Undecided
-
-
-def _less(a: Any, b: Any) -> bool:
-    return _greater(b, a)
-
-
-def _choose(condition: Any, a: Any, b: Any) -> Any:
-    return a if condition else b
-
-
-def _negate(a: Any) -> Any:
-    return -a
-
-
-def _not(a: Any) -> bool:
-    return not a
-
-
-def _larger(a: Any, b: Any) -> Any:
-    a, b = _alike(a, b)
-    return maximum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else max(a, b)
-
-
-def _smaller(a: Any, b: Any) -> Any:
-    a, b = _alike(a, b)
-    return minimum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else min(a, b)
-
-
 def _modulo(attributes: Attributes, values: Sequence[Value | None], opset: int) -> Value:
     # The remainder has the sign of the divisor, as in Python, or with fmod that of the dividend, as in C.
-    return _elementwise(_c_modulo if attributes.get("fmod") else _python_modulo)(attributes, values, opset)
-
-
-def _python_modulo(a: Any, b: Any) -> Any:
-    return a % b
-
-
-def _c_modulo(a: Any, b: Any) -> Any:
-    return _subtract(a, _multiply(_divide(a, b), b)) if isinstance(a, int | Expr) else float(np.fmod(a, b))
-
-
-def _floor(a: Any) -> Any:
-    return a if isinstance(a, Expr | int) else float(np.floor(a))
-
-
-def _ceil(a: Any) -> Any:
-    return a if isinstance(a, Expr | int) else float(np.ceil(a))
+    return _elementwise(c_modulo if attributes.get("fmod") else python_modulo)(attributes, values, opset)
 
 
 def _variadic(function: Callable[[Any, Any], Any]) -> Callable[[Attributes, Sequence[Value | None], int], Value]:
@@ -331,7 +258,7 @@ def _expand(_: Attributes, values: Sequence[Value | None], __: int) -> Value:
 
 def _constant_of_shape(attributes: Attributes, values: Sequence[Value | None], _: int) -> Value:
     shape = [int(entry) for entry in entries_of(values[0])]
-    if int(np.prod(shape)) > LARGEST_VALUE:
+    if prod(shape) > LARGEST_VALUE:
         raise Undecided
     fill = attributes.get("value")
     return np.full(shape, 0.0 if fill is None else fill.flat[0].item(), dtype=object)
@@ -349,22 +276,22 @@ def _reduce(combine: Callable[[Sequence[Dim]], Dim]) -> Callable[[Attributes, Se
 
 
 _RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = {
-    "Add": _elementwise(_add),
-    "Sub": _elementwise(_subtract),
-    "Mul": _elementwise(_multiply),
-    "Div": _elementwise(_divide),
+    "Add": _elementwise(add),
+    "Sub": _elementwise(subtract),
+    "Mul": _elementwise(multiply),
+    "Div": _elementwise(divide),
     "Mod": _modulo,
-    "Neg": _elementwise(_negate),
-    "Not": _elementwise(_not),
-    "Equal": _elementwise(_equal),
-    "Greater": _elementwise(_greater),
-    "Less": _elementwise(_less),
-    "Where": _elementwise(_choose),
-    "Floor": _elementwise(_floor),
-    "Ceil": _elementwise(_ceil),
-    "Max": _variadic(_larger),
-    "Min": _variadic(_smaller),
-    "Sum": _variadic(_add),
+    "Neg": _elementwise(negate),
+    "Not": _elementwise(negated),
+    "Equal": _elementwise(equal),
+    "Greater": _elementwise(greater),
+    "Less": _elementwise(less),
+    "Where": _elementwise(choose),
+    "Floor": _elementwise(floor),
+    "Ceil": _elementwise(ceil),
+    "Max": _variadic(larger),
+    "Min": _variadic(smaller),
+    "Sum": _variadic(add),
     "Cast": _cast,
     "Identity": _identity,
     "MemcpyFromHost": _identity,
@@ -387,5 +314,5 @@ _RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = 
 }
 
 _FLOAT_RULES: dict[str, Callable[[Attributes, Sequence[Value | None], int], Value]] = {
-    "Div": _elementwise(_divide_floats),
+    "Div": _elementwise(divide_floats),
 }

@@ -21,6 +21,7 @@ from typing import Any
 from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported, UsageError
 from onnxmem.session.argument import Argument
+from onnxmem.session.graph_files import check_locations
 from onnxmem.session.modes import Mode, Setting, check_mode, find_mode
 from onnxmem.session.packed_graphs import (
     KEEP_CONFIG,
@@ -310,7 +311,7 @@ def mode_for(mode: str | None, model: Path) -> str:
 
 
 def open_package(folder: Path) -> Package:
-    """The package in a folder: its manifest is checked, and that its files are there in their full size."""
+    """The package in a folder: its manifest is checked, and that its files, and no others, are there in full size."""
     path = folder / MANIFEST
     try:
         text = read_text(path).decode()
@@ -324,7 +325,10 @@ def open_package(folder: Path) -> Package:
         raise ModelError(f"'{path}' is damaged: it is not text", hint="pack the model again") from error
     manifest = Manifest.parse(text, path)
     _check_names(manifest, path)
-    return Package(folder, manifest, tuple(find_stored(folder, file) for file in manifest.files))
+    states = {file.name: find_stored(folder, file) for file in manifest.files}
+    for name in (manifest.model, *(graph.model for graph in manifest.tiled)):
+        check_locations(folder / name, states[name], states)
+    return Package(folder, manifest, tuple(states.values()))
 
 
 def _check_names(made: Manifest, path: Path) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-import zipfile
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 from onnxmem.errors import UsageError
-from onnxmem.model.bindings import bind, default_dimensions, parse_dim, parse_shape, parse_shapes, read_feed_shapes
+from onnxmem.model.bindings import bind, default_dimensions, parse_dim, parse_shape, parse_shapes
 from onnxmem.model.dims import symbol
 from onnxmem.model.model import Model
 from tests.helpers import model_of
@@ -101,37 +97,3 @@ def test_texts_that_are_no_shape(text: str) -> None:
 def test_texts_that_are_no_dimension(text: str) -> None:
     with pytest.raises(UsageError):
         parse_dim(text)
-
-
-def test_feeds_file(tmp_path: Path) -> None:
-    path = tmp_path / "feeds.npz"
-    np.savez(path, x=np.zeros((1, 3, 8, 8)), scalar=np.array(3))
-    assert read_feed_shapes(path) == {"x": (1, 3, 8, 8), "scalar": ()}
-
-
-def test_files_that_are_no_feeds(tmp_path: Path) -> None:
-    np.savez(tmp_path / "whole.npz", x=np.zeros(1000))
-    np.save(tmp_path / "one.npy", np.zeros(3))
-    np.savez(tmp_path / "objects.npz", x=np.array([{}], dtype=object))
-    content = (tmp_path / "whole.npz").read_bytes()
-    (tmp_path / "empty.npz").touch()
-    (tmp_path / "text.npz").write_text("no arrays")
-    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
-    method = content.index(b"PK\1\2") + 10  # of compression, where the archive lists what is in it
-    (tmp_path / "packed.npz").write_bytes(content[:method] + b"\x63" + content[method + 1 :])
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1"
-    with zipfile.ZipFile(tmp_path / "open.npz", "w") as archive:
-        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(8))
-    for name in (
-        "open.npz",
-        "one.npy",
-        "objects.npz",
-        "empty.npz",
-        "packed.npz",
-        "text.npz",
-        "cut.npz",
-        "gone.npz",
-        ".",
-    ):
-        with pytest.raises(UsageError, match=r"npz|cannot read"):
-            read_feed_shapes(tmp_path / name)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, TensorProto, helper
 
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
-from onnxmem.model.load import load_proto
+from onnxmem.model.load import check_structure, load_proto
 from onnxmem.model.model import Model
 from onnxmem.schedule.timeline import lay_out
 from tests.helpers import model_of, saved
@@ -200,3 +201,15 @@ def test_functions_that_call_each_other_without_end_are_refused(tmp_path: Path) 
             load_proto(path)
     path.write_bytes(_calling(("f", "g"), ("g", "Relu")).SerializeToString())
     assert [node.op_type for node in load_proto(path).graph.node] == ["Relu"] * 4
+
+
+def test_many_graphs_inside_of_a_large_one() -> None:
+    names = [f"n{number}" for number in range(5000)]
+    outer = helper.make_node("Many", ["x"], ["y"], domain="other")
+    graphs = outer.attribute.add(name="graphs", type=AttributeProto.GRAPHS)
+    for _ in range(20_000):
+        graphs.graphs.add()
+    model = model_of([*(node("Relu", ["x"], [name]) for name in names), outer], {"x": (1,)}, ["y"])
+    start = time.process_time()
+    check_structure(model.graph)
+    assert time.process_time() - start < 2

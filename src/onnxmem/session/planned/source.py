@@ -33,7 +33,7 @@ _LONGEST = 20
 """A tag and a length take no more bytes."""
 _WINDOW = 4096
 """So much is read at once: most fields are small, and the next one is in it, too."""
-_LAST = 0x80
+_LAST, _TAG = 0x80, 2**32 - 1
 _LARGE = 1 << 16
 _ORT = b"ORTM"
 *_LOOPS, _CONVOLUTION = [bytes([_OPERATOR << 3 | _BYTES, len(name)]) + name for name in (b"Loop", b"Scan", b"Conv")]
@@ -211,7 +211,8 @@ def fields(read: Read, start: int, end: int) -> Iterator[Field]:
         start = at + position
         if start + size > end:
             raise ValueError("a field ends after its message")
-        yield tag >> 3, start, start + size
+        # Of a longer tag protobuf may drop what 32 bits do not hold: a field is not to have another number there.
+        yield (tag & _TAG) >> 3, start, start + size
         start += size
 
 
