@@ -36,6 +36,7 @@ TESTS = (
     "tests/unit/placement/test_native.py",
     "tests/unit/session/planned/test_arena_native.py",
     "tests/unit/session/planned/test_planned.py",
+    "tests/unit/session/planned/test_interrupted.py",
     "tests/unit/session/planned/test_sharing.py::test_an_output_takes_the_place_of_an_input_that_dies",
     "tests/unit/session/planned/test_sharing.py::test_other_shapes_share_what_the_first_one_did",
     "tests/unit/packing/test_blobs.py",
