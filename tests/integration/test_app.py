@@ -146,7 +146,7 @@ def test_the_page_survives_a_file_that_vanishes(page: Any, model: Path) -> None:
     moved = model.rename(model.with_suffix(".gone"))
     try:
         page.run()
-        until(page, "No such file")
+        until(page, "there is no such file")
     finally:
         moved.rename(model)
 

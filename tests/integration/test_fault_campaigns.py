@@ -50,4 +50,4 @@ def test_plans_give_the_same_bits() -> None:
 
 
 def test_a_wrong_rule_is_found() -> None:
-    assert "different" in campaign("plans", "--planted", "--first", "30", "--count", "6")
+    assert "different" in campaign("plans", "--planted", "--first", "50", "--count", "6")

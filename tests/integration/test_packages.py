@@ -44,7 +44,8 @@ def test_a_flipped_byte_of_a_file_is_noticed(copy: Path, name: str) -> None:
     content = bytearray((copy / name).read_bytes())
     content[len(content) // 2] ^= 4
     (copy / name).write_bytes(bytes(content))
-    open_package(copy)  # which looks at sizes only
+    if name != "model.onnx":
+        open_package(copy)  # which looks at sizes only, and at what graphs load
     with pytest.raises(ModelError, match=rf"{name}' is damaged"):
         verify_package(copy)
 

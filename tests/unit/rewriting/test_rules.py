@@ -210,6 +210,14 @@ def test_what_is_not_proven_is_left_alone(case: str, tmp_path: Path) -> None:
     assert local(graph.nodes[0], graph, 2) is None
 
 
+def test_averages_of_plain_images_are_left_alone_along_their_rows() -> None:
+    """Some columns at once, and the rest one by one, are rounded otherwise; one row is computed like all of them."""
+    _, graph = prepared("average of plain")
+    (node,) = (node for node in graph.nodes if node.op_type == "AveragePool")
+    assert node.domain != BLOCKED_DOMAIN
+    assert local(node, graph, 2) is not None and local(node, graph, 3) is None
+
+
 def test_only_types_whose_kernels_were_asked_are_computed_in_parts() -> None:
     for case, allowed in (("largest of plain", False), ("exponents", False), ("axes exchanged", True)):
         _, graph = prepared(case)
