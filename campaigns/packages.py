@@ -28,6 +28,7 @@ from campaigns.hunt import OUTSIDE, Target, WrongAnswer
 from campaigns.mutations import NUMBERS, changed_bytes, changed_json, changed_model
 from onnxmem.errors import ModelError
 from onnxmem.measurement.signature import read_signature
+from onnxmem.model.load import all_tensors
 from onnxmem.packing.pack import pack
 from onnxmem.session.package import MANIFEST, PLANS, WEIGHTS, Manifest, sign, verify_package
 from onnxmem.session.planned import cache as plan_cache
@@ -39,6 +40,7 @@ from onnxmem.session.stored_files import hash_file
 
 # Settings cannot be taken back from a caller's options but by others, and of each ONNX Runtime warns.
 onnxruntime.set_default_logger_severity(3)
+_UNLISTED = "unlisted.bin"
 _SIDE, _CHANNELS = 48, 16
 """Less, and tiles would not take less memory."""
 _SHAPE = (1, 3, _SIDE, _SIDE)
@@ -135,6 +137,9 @@ def _package(number: int, folder: Path) -> Path:
     if how == 3:
         manifest.write_bytes(changed_bytes(manifest.read_bytes(), chance))
         return path
+    if chance.random() < 0.1:
+        _unlisted(path, chance)
+        return path
     names = sorted(each.name for each in path.iterdir() if each.name != MANIFEST)
     name = chance.choice([each for each in names if each.endswith(".json")]) if how < 6 else chance.choice(names)
     file = path / name
@@ -154,10 +159,26 @@ def _package(number: int, folder: Path) -> Path:
         file.write_bytes(changed_bytes(file.read_bytes(), chance))
         (folder / "others").touch()
     if chance.random() < 0.9:
-        made = Manifest.parse(manifest.read_text(), manifest)
-        files = tuple(hash_file(path / each.name) for each in made.files)
-        manifest.write_text(replace(made, files=files).text())
+        _sign_again(path)
     return path
+
+
+def _unlisted(package: Path, chance: random.Random) -> None:
+    """A graph that keeps its weights where nobody has looked at them."""
+    file = chance.choice(sorted(package.glob("*.onnx")))
+    shutil.copy(package / WEIGHTS, package / _UNLISTED)
+    model = ModelProto.FromString(file.read_bytes())
+    for entry in (entry for tensor in all_tensors(model) for entry in tensor.external_data):
+        if entry.key == "location":
+            entry.value = _UNLISTED
+    file.write_bytes(model.SerializeToString())
+    _sign_again(package)
+
+
+def _sign_again(package: Path) -> None:
+    manifest = package / MANIFEST
+    made = Manifest.parse(manifest.read_text(), manifest)
+    manifest.write_text(replace(made, files=tuple(hash_file(package / each.name) for each in made.files)).text())
 
 
 def _replaced(file: Path, chance: random.Random) -> None:
@@ -177,6 +198,8 @@ def _replaced(file: Path, chance: random.Random) -> None:
 def _open(path: Path) -> None:
     try:
         session = _session(path)
+        if (path / _UNLISTED).exists():
+            raise WrongAnswer("a package loads what is not in its manifest")
         if [each.name for each in session.get_inputs()] != [*_FEEDS]:
             raise ModelError("it says that it wants other inputs")
         if not path.with_name("others").exists():  # what it computes is what its files say

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from onnx import (
     AttributeProto,
@@ -228,7 +229,21 @@ def _functions_node(model: ModelProto, chance: random.Random) -> None:
     graph.node.insert(chance.randrange(len(graph.node) + 1), node)
 
 
+def _grown(model: ModelProto, chance: random.Random) -> None:
+    """A size that grows with each node, and the shape of a tensor at the end of it."""
+    name, nodes = chance.choice([value.name for value in model.graph.input] or ["x"]), []
+    nodes.append(helper.make_node("Shape", [name], ["grown0"]))
+    steps = chance.choice((3, 20, 40))
+    for step in range(steps):
+        operator, last = chance.choice(("Mul", "Mul", "Add", "Max", "Div", "Concat", "Where")), f"grown{step}"
+        inputs = [last] * {"Where": 3, "Concat": 100}.get(operator, 2)
+        axis: dict[str, Any] = {"axis": 0} if operator == "Concat" else {}
+        nodes.append(helper.make_node(operator, inputs, [f"grown{step + 1}"], **axis))
+    nodes.append(helper.make_node("ConstantOfShape", [f"grown{steps}"], ["filled"]))
+    model.graph.node.extend(nodes)
+
+
 _CHANGES: tuple[Callable[[ModelProto, random.Random], None], ...] = (
     _function, _function, _subgraph, _sparse, _cycle, _twice, _large, _large, _external, _external, _types,
-    _functions_node,
+    _functions_node, _grown,
 )  # fmt: skip

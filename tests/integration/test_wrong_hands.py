@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -246,3 +247,17 @@ def test_an_upload_that_is_not_what_it_says_is_gone(tmp_path: Path) -> None:
         with pytest.raises(ModelError):
             uploads.keep(space, uploaded, 2**30)  # type: ignore[arg-type]
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_the_look_at_an_upload_has_only_so_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.onnx").write_bytes(bytes(100))
+    limits: list[Any] = []
+
+    def starved(_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(resource, "setrlimit", lambda *limit: limits.append(limit))
+    monkeypatch.setattr(uploads, "_look", starved)
+    with pytest.raises(ModelError, match=r"'model.onnx' takes more than 2\.0 GiB to be read"):
+        uploads._look_within(uploads.Task(path=str(tmp_path / "model.onnx")))
+    assert limits == [(resource.RLIMIT_DATA, (2**31 + 300, 2**31 + 300))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +19,14 @@ from onnxmem.measurement.signature import Input, Signature
 from onnxmem.model.bindings import bind, default_dimensions
 from onnxmem.model.comparing import substitute
 from onnxmem.model.feeds_file import look_at_feeds, read_feed
+from onnxmem.units import format_bytes
 
 Array = npt.NDArray[Any]
 
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+# Of arrays that are larger, NumPy says other things than that there is no memory.
+_ADDRESSABLE = 2**47
 GENERATED = (*_FLOATS, *_INTEGERS, "bool", "string")
 """Types that inputs can be generated for."""
 
@@ -160,24 +164,36 @@ def _generate(
     if bounds is not None and not bounds[0] < bounds[1]:
         raise UsageError(f"the range of input '{value.name}' is empty: [{bounds[0]:g}, {bounds[1]:g})")
     try:
-        if value.dtype in _FLOATS:
-            # As images and sound mostly are: small, not negative, and never far from what a network was made for.
-            low, high = bounds or (0.0, 1.0)
-            values = np.asarray(random.uniform(low, high, shape), value.dtype)
-            # Rounding to a short type may reach the upper end, which is outside. Of scalars NumPy makes no arrays.
-            values = np.asarray(np.minimum(values, np.nextafter(np.asarray(high, value.dtype), low)))
-            return values, f"floats in [{low:g}, {high:g})"
-        if value.dtype in _INTEGERS:
-            # Numbers that select from a table must be in it. Others may be masks, flags or lengths: 0 and 1 are safe.
-            bottom, top = (int(bounds[0]), int(bounds[1])) if bounds else (0, value.table or 2)
-            held = np.iinfo(value.dtype)
-            if bottom < held.min or top - 1 > held.max:
-                raise UsageError(f"input '{value.name}' is {value.dtype}, which does not hold [{bottom}, {top})")
-            top = max(top, bottom + 1)
-            numbers = np.asarray(random.integers(bottom, top, shape, dtype=np.int64), value.dtype)
-            return numbers, f"integers in [{bottom}, {top})"
+        return _generated(value, shape, bounds, random)
     except (MemoryError, ValueError, OverflowError) as error:
-        raise UsageError(f"input '{value.name}' cannot be generated: {error}") from error
+        size = prod(shape) * np.dtype("U4" if value.dtype == "string" else value.dtype).itemsize
+        if not isinstance(error, MemoryError) and size < _ADDRESSABLE:
+            raise UsageError(f"input '{value.name}' cannot be generated: {error}") from error
+        raise UsageError(
+            f"input '{value.name}' takes {format_bytes(size)}, and there is no memory for it",
+            hint="give a smaller size; onnxmem fit finds the largest that fits",
+        ) from error
+
+
+def _generated(
+    value: Input, shape: tuple[int, ...], bounds: tuple[float, float] | None, random: np.random.Generator
+) -> tuple[Array, str]:
+    if value.dtype in _FLOATS:
+        # As images and sound mostly are: small, not negative, and never far from what a network was made for.
+        low, high = bounds or (0.0, 1.0)
+        values = np.asarray(random.uniform(low, high, shape), value.dtype)
+        # Rounding to a short type may reach the upper end, which is outside. Of scalars NumPy makes no arrays.
+        values = np.asarray(np.minimum(values, np.nextafter(np.asarray(high, value.dtype), low)))
+        return values, f"floats in [{low:g}, {high:g})"
+    if value.dtype in _INTEGERS:
+        # Numbers that select from a table must be in it. Others may be masks, flags or lengths: 0 and 1 are safe.
+        bottom, top = (int(bounds[0]), int(bounds[1])) if bounds else (0, value.table or 2)
+        held = np.iinfo(value.dtype)
+        if bottom < held.min or top - 1 > held.max:
+            raise UsageError(f"input '{value.name}' is {value.dtype}, which does not hold [{bottom}, {top})")
+        top = max(top, bottom + 1)
+        numbers = np.asarray(random.integers(bottom, top, shape, dtype=np.int64), value.dtype)
+        return numbers, f"integers in [{bottom}, {top})"
     if value.dtype == "bool":
         return np.asarray(random.integers(0, 2, shape), bool), "true and false"
     if value.dtype == "string":

@@ -13,10 +13,11 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.files import check_file
 from onnxmem.model.external import external_location
-from onnxmem.model.wire import without_weights
+from onnxmem.model.wire import has_more_messages, without_weights
 
 _PROTOBUF_LIMIT = 2**31
-_MOST_NODES, _DEEPEST_CALLS = 1_000_000, 100
+# Of nodes, and of all parts of a model: attributes, tensors, dimensions … Real models have a fifth of it.
+_MOST_NODES, _MOST_PARTS, _DEEPEST_CALLS = 500_000, 1_000_000, 100
 
 
 def load_proto(path: Path, *, light: bool = False) -> ModelProto:
@@ -31,6 +32,8 @@ def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
     """The model with its local functions inlined, once nothing about it is wrong."""
     if not model.graph.node:
         raise ModelError(f"'{name}' has an empty graph: there is nothing to run")
+    if (nodes := _count(model.graph)) > _MOST_NODES:
+        raise ModelError(f"'{name}' has {nodes} nodes, and at most {_MOST_NODES} are followed")
     if not all(isinstance(text, str) for text in _texts(model)):
         # Protobuf hands out what is not UTF-8 as bytes.
         raise ModelError(f"'{name}' is damaged: a name in it is not text")
@@ -41,6 +44,10 @@ def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
         if tensor.data_location == TensorProto.EXTERNAL:
             external_location(tensor, folder)
     return _inlined(model, name) if model.functions else model
+
+
+def _count(graph: GraphProto) -> int:
+    return len(graph.node) + sum(_count(inner) for node in graph.node for inner in subgraphs_of(node))
 
 
 def _inlined(model: ModelProto, name: str) -> ModelProto:
@@ -148,6 +155,8 @@ def parse_proto(path: Path, *, light: bool = False) -> ModelProto:
                     f"'{path}' is 2 GiB or more, which protobuf cannot hold",
                     hint="models of this size keep their weights in external data files",
                 )
+            if has_more_messages(path, _MOST_PARTS):
+                raise ModelError(f"'{path}' has more than {_MOST_PARTS} nodes, tensors and other parts")
             model = onnx.load_model_from_string(without_weights(path) if light else head + file.read())
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from error

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
@@ -32,12 +34,26 @@ _FIELDS = {
     for kind, fields in _INSIDE.items()
 }
 _RAW_DATA = TensorProto.RAW_DATA_FIELD_NUMBER
+_WINDOW = 4096
+"""So much is read at once: most fields are small, and the next one is in it, too."""
+_LARGE = 1 << 16
 
 
 def without_weights(path: Path, smallest: int = 1 << 16) -> bytes:
     """The model in a file, with weights of at least `smallest` bytes in it as external data in the same file."""
     with path.open("rb", buffering=0) as file:
         return _Weightless(file.fileno(), path.name, smallest).message(0, path.stat().st_size, ModelProto)
+
+
+def has_more_messages(path: Path, most: int) -> bool:
+    """Whether a file has more than so many nodes, tensors, dimensions and what else takes memory of its own.
+
+    One takes two bytes in a file, and two hundred as a message.
+    """
+    with path.open("rb", buffering=0) as file:
+        size, reader = path.stat().st_size, _Weightless(file.fileno(), path.name, _LARGE)
+        # Almost all files are too small for so many, without their weights: only others are walked to the last field.
+        return all(reader.messages(0, size, ModelProto.DESCRIPTOR, smallest, most) > most for smallest in (_LARGE, 0))
 
 
 @dataclass(frozen=True)
@@ -74,18 +90,32 @@ class _Weightless:
                     return bytes(tensor.SerializeToString())
         return self.read(start, end)
 
+    def messages(self, start: int, end: int, kind: Descriptor, smallest: int, most: int) -> int:
+        """How many messages there are within one, or at least `most`; those below `smallest` have as many as fit."""
+        inside, count = _messages_in(kind), 0
+        for number, _, content, after in self.fields(start, end):
+            inner = inside.get(number)
+            if inner is not None:
+                size = after - content
+                within = size // 2 if size < max(smallest, 2) else self.messages(content, after, inner, smallest, most)
+                count += 1 + within
+                if count > most:
+                    break
+        return count
+
     def fields(self, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
         """For each field of a message its number, where it begins, and where its content begins and ends."""
-        field = start
+        field, window, at = start, b"", start
         while field < end:
-            head = self.read(field, min(field + 2 * _LONGEST_VARINT, end))
-            tag, size = _read_varint(head, 0)
-            wire, content = tag & 7, field + size
+            if field + 2 * _LONGEST_VARINT > at + len(window) < end:
+                window, at = self.read(field, min(field + _WINDOW, end)), field
+            tag, position = _read_varint(window, field - at)
+            wire, content = tag & 7, at + position
             if wire == _VARINT:
-                after = field + _read_varint(head, size)[1]
+                after = at + _read_varint(window, position)[1]
             elif wire == _BYTES:
-                length, size = _read_varint(head, size)
-                content = field + size
+                length, position = _read_varint(window, position)
+                content = at + position
                 after = content + length
             elif wire in _FIXED:
                 after = content + _FIXED[wire]
@@ -95,6 +125,11 @@ class _Weightless:
                 raise DecodeError("a field ends after its message")
             yield tag >> 3, field, content, after
             field = after
+
+
+@cache
+def _messages_in(kind: Descriptor) -> Mapping[int, Descriptor]:
+    return {field.number: field.message_type for field in kind.fields if field.message_type is not None}
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,12 +84,19 @@ class _Row(NamedTuple):
 
 def _pairs(path: str | PathLike[str], rows: list[_Row]) -> list[tuple[int, int]]:
     """The pairs of rows that the `shares` column names."""
-    lists = (next(csv.reader([row.shares], delimiter=" ", skipinitialspace=True), []) for row in rows)
-    befores = [[name for name in names if name] for names in lists]
+    readers = (csv.reader([row.shares], delimiter=" ", skipinitialspace=True) for row in rows)
+    befores = [[name for name in next(_read(reader, path), []) if name] for reader in readers]
     try:
         return named([row.buffer.id for row in rows], befores)
     except PlanError as error:
         raise PlanError(f"'{path}': {error}") from error
+
+
+def _read(reader: Any, path: str | PathLike[str]) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:  # a field of more than 128 KiB, say
+        raise PlanError(f"'{path}' line {reader.line_num}: {error}") from error
 
 
 def _rows(path: Path, needed: list[str]) -> Iterator[_Row]:
@@ -99,7 +106,7 @@ def _rows(path: Path, needed: list[str]) -> Iterator[_Row]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"cannot read '{path}': {reason}") from error
-    reader = csv.reader(lines)
+    reader = _read(csv.reader(lines), path)
     header = [name.strip() for name in next(reader, [])]
     if missing := [name for name in needed if name not in header]:
         raise PlanError(

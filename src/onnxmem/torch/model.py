@@ -13,6 +13,7 @@ import pickle
 import re
 import sys
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,9 +129,10 @@ def _unpickled(path: Path) -> Any:
     """PyTorch's own message is a page about how to execute the file after all: that is not offered here."""
     torch = import_torch()
     try:
+        _check_stored(path)
         with warnings.catch_warnings(action="ignore"):  # about protocols, which a damaged file has any of
             return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
+    except (OSError, ModelError):
         raise
     except Exception as error:  # its reader takes a file for good: what it stumbles over may be anything
         if isinstance(error, MemoryError) or "allocate" in str(error):
@@ -140,6 +142,20 @@ def _unpickled(path: Path) -> Any:
             why = f"it wants to call {code[1]}, and nothing in a file of weights is executed"
             raise ModelError(f"'{path.name}' holds more than weights: {why}; save model.state_dict()") from error
         raise ModelError(f"'{path.name}' is no file of weights that PyTorch wrote, or it is truncated") from error
+
+
+def _check_stored(path: Path) -> None:
+    """PyTorch compresses nothing, and would unpack whatever is: 3 MB may be 3 GB."""
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":  # as it did before archives: no part of that is compressed
+            return
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+    compressed = any(part.compress_type != zipfile.ZIP_STORED for part in parts)
+    if compressed or sum(part.file_size for part in parts) > path.stat().st_size:
+        raise ModelError(
+            f"'{path.name}' is compressed, and what PyTorch writes is not", hint="save it again with torch.save"
+        )
 
 
 def put_weights(model: Any, weights: Mapping[str, Any], name: str) -> None:
@@ -159,7 +175,21 @@ def put_weights(model: Any, weights: Mapping[str, Any], name: str) -> None:
         if weights[key].shape != value.shape:
             shapes = f"{list(weights[key].shape)}, and the model has {list(value.shape)}"
             raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is {shapes}")
-    model.load_state_dict(weights)
+        if kind := _unusual(weights[key]):
+            raise ModelError(f"the weights in '{name}' are not this model's: '{key}' is {kind}")
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:  # its message is a list of all weights
+        raise ModelError(f"the weights in '{name}' cannot be copied into this model") from error
+
+
+def _unusual(tensor: Any) -> str:
+    """What keeps a tensor from being copied into a plain one; empty if nothing does."""
+    if getattr(tensor, "is_meta", False):
+        return "a shape without numbers"
+    if getattr(tensor, "is_quantized", False):
+        return "quantized"
+    return "" if "strided" in str(getattr(tensor, "layout", "strided")) else "sparse"
 
 
 def _renamed(weights: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -161,3 +161,14 @@ def test_a_table_is_known_only_from_a_whole_gather(
     path = tmp_path / "m.onnx"
     path.write_bytes(helper.make_model(graph).SerializeToString())
     assert [each.table for each in read_signature(path).inputs] == [rows]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float32", "3725.3 TiB"), ("uint8", "931.3 TiB"), ("bool", "931.3 TiB"), ("string", "14901.2 TiB")],
+)
+def test_an_input_that_there_is_no_memory_for(dtype: str, size: str) -> None:
+    signature = Signature((Input("x", dtype, (symbol("batch"), 1024)),), ())
+    with pytest.raises(UsageError, match="and there is no memory for it") as caught:
+        make_feeds(signature, Scenario(Path("model.onnx"), dims={"batch": 10**12}))
+    assert "fit" in caught.value.hint and f"input 'x' takes {size}" in str(caught.value)

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxmem.errors import ModelError
 from onnxmem.model.external import external_location, read_external
 from onnxmem.model.load import all_tensors, load_proto
 from onnxmem.model.model import Model
-from onnxmem.model.wire import without_weights
+from onnxmem.model.wire import has_more_messages, without_weights
 from tests.helpers import model_of, saved
 
 LARGE = np.arange(1 << 15, dtype=np.float32)
@@ -75,3 +75,25 @@ def test_a_damaged_file_is_no_model(damage, tmp_path: Path) -> None:  # type: ig
         without_weights(path)
     with pytest.raises(ModelError, match="not an ONNX model"):
         Model.open(path)
+
+
+def test_a_file_of_millions_of_empty_nodes_is_not_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"\x08\x08\x3a\x80\x80\x80\x01" + b"\x0a\x00" * 2**20)  # a graph of 2 MiB
+    with pytest.raises(ModelError, match="has more than 1000000 nodes, tensors and other parts"):
+        load_proto(path)
+
+
+def test_parts_are_counted_wherever_they_are(tmp_path: Path) -> None:
+    path = saved(sample(), tmp_path)
+
+    def count(message: Message) -> int:
+        found = 0
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                inner = [value] if isinstance(value, Message) else value
+                found += sum(1 + count(each) for each in inner)
+        return found
+
+    parts = count(onnx.load(path))
+    assert not has_more_messages(path, parts) and has_more_messages(path, parts - 1)
