@@ -131,6 +131,8 @@ class Clients:
         self.ordinary = [each for each in expected if not each.startswith("brief")]
         self.brief = [each for each in expected if each.startswith("brief")]
         self.port = 0
+        self.modes: dict[int, str] = {}
+        """What is served at each port."""
         self.kinds = {"ordinary": 1}
         """What they ask for. At first nothing odd: gunicorn starts threads as it needs them, and ends with one that
         there is no memory for."""
@@ -161,7 +163,7 @@ class Clients:
             try:
                 self._ask(kind, chance)
             except Exception as error:  # whatever it is, nobody may see it
-                self.findings[f"{kind}: {type(error).__name__}: {error}"] += 1
+                self.findings[f"{kind}, {self.modes.get(self.port)}: {type(error).__name__}: {error}"] += 1
 
     def _ask(self, kind: str, chance: random.Random) -> None:
         words = {
@@ -246,8 +248,9 @@ class Seen(NamedTuple):
 
 def load(server: str, workers: int, seconds: float, clients: Clients, ports: dict[str, int]) -> Seen:
     """Put both services under load, in turns."""
-    for port in ports.values():
+    for mode, port in ports.items():
         _wait_for(port)
+        clients.modes[port] = mode
     with clients.at_work(ports["planned"]):
         known = {}
         for mode, clients.port in ports.items():
