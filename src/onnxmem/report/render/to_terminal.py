@@ -74,7 +74,7 @@ def _section(section: Section, width: int, colour: bool) -> Iterable[RenderableT
 
 def _facts(facts: Sequence[Fact]) -> Grid:
     grid = _grid()
-    grid.add_column(overflow="fold", max_width=30)
+    grid.add_column(overflow="fold", max_width=40)
     grid.add_column(no_wrap=True, justify="right", style="bold")
     grid.add_column(overflow="fold", style="dim")
     for fact in facts:
