@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem import InferenceSession, pack, repack, verify_package
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
+from onnxmem.packing import parity
 from onnxmem.packing.blobs import ALIGNMENT, align, blobs_of
+from onnxmem.packing.outputs import Outputs
 from onnxmem.packing.pack import PACKABLE
 from onnxmem.session.modes import find_mode
 
@@ -199,3 +203,18 @@ def test_a_kill_leaves_nothing_or_a_whole_package(chain: Path, tmp_path: Path) -
     pack(chain, tmp_path / "p", force=True)
     assert os.listdir(tmp_path) == ["p"]
     verify_package(tmp_path / "p")
+
+
+def test_plans_in_which_outputs_are_others_make_no_package(
+    matmul: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = parity.outputs_of
+
+    def wrong(model: Path, *arguments: Any, **more: Any) -> Outputs:
+        found = run(model, *arguments, **more)
+        return replace(found, digests=("00",)) if model != matmul else found
+
+    monkeypatch.setattr(parity, "outputs_of", wrong)
+    with pytest.raises(ModelError, match="cannot be packed with plans: inside them its outputs are others"):
+        pack(matmul, tmp_path / "p", plans=[{"x": (2, 1024)}])
+    assert not list(tmp_path.iterdir())

@@ -29,7 +29,7 @@ from onnxmem.packing.blobs import always_read, describe_weights, leave_tables_on
 from onnxmem.packing.build import ORT_LIMIT, build, load_options
 from onnxmem.packing.ordering import Ordered, put_in_order
 from onnxmem.packing.packed import Packed
-from onnxmem.packing.parity import check_outputs, check_tiled
+from onnxmem.packing.parity import check_outputs, check_plans, check_tiled
 from onnxmem.packing.plan_feeds import Shapes, feeds_for_plans
 from onnxmem.packing.recording import LoadSettings, record_plan
 from onnxmem.packing.request import PackRequest
@@ -295,6 +295,7 @@ def _write(request: PackRequest, temporary: Path, onnxruntime: str) -> None:
         (temporary / MANIFEST).write_text(replace(final, files=there).text())
 
     write(check_tiled(request, temporary, manifest, tiled, write))
+    check_plans(request, temporary)
     sync(temporary / MANIFEST)
 
 

@@ -96,6 +96,24 @@ def check_tiled(
     )
 
 
+def check_plans(request: PackRequest, folder: Path) -> None:
+    """Run sessions of the package on what its plans were made with: buffers that share a place must change nothing."""
+    if not request.plans:
+        return
+    request.report("comparing outputs inside the plans")
+    like = {} if request.mode.exact else {DISABLE_PREPACKING: "1"}
+    with temporary_folder() as inputs:
+        feeds = [several[0].save(inputs, f"plan-{number}-") for number, several in enumerate(request.plans)]
+        stock, left = LoadSettings({}, like), request.deadline.left
+        expected = outputs_of(request.source, feeds, mode="stock", settings=stock, threads=(0,), timeout=left)
+        found = outputs_of(folder, feeds, mode=None, threads=(0,), timeout=request.deadline.left)
+    if found.digests != expected.digests:
+        raise ModelError(
+            f"'{request.source.name}' cannot be packed with plans: inside them its outputs are others",
+            hint="leave the plans out, and please report the model",
+        )
+
+
 def _difference(request: PackRequest, folder: Path, feeds: Sequence[SavedFeeds], expected: Outputs) -> str:
     """Why sessions of the package are not what was expected; empty if they are."""
     try:
