@@ -208,13 +208,13 @@ def test_a_kill_leaves_nothing_or_a_whole_package(chain: Path, tmp_path: Path) -
 def test_plans_in_which_outputs_are_others_make_no_package(
     matmul: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = parity.outputs_of
+    run: Any = vars(parity)["outputs_of"]
 
     def wrong(model: Path, *arguments: Any, **more: Any) -> Outputs:
-        found = run(model, *arguments, **more)
+        found: Outputs = run(model, *arguments, **more)
         return replace(found, digests=("00",)) if model != matmul else found
 
-    monkeypatch.setattr(parity, "outputs_of", wrong)
+    monkeypatch.setattr("onnxmem.packing.parity.outputs_of", wrong)
     with pytest.raises(ModelError, match="cannot be packed with plans: inside them its outputs are others"):
         pack(matmul, tmp_path / "p", plans=[{"x": (2, 1024)}])
     assert not list(tmp_path.iterdir())
