@@ -42,6 +42,13 @@ def start(work: Callable[[], object], log: Path | None = None) -> int:
     pid = os.fork()
     if pid:
         return pid
+    try:
+        _work(work, log)
+    finally:
+        os._exit(70)  # a signal in its last step must not have the fork end what is this process's: folders, say
+
+
+def _work(work: Callable[[], object], log: Path | None) -> None:
     code = 70
     try:
         where = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -281,6 +281,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _load(self, model: str | bytes | os.PathLike[str], graph: TiledGraph | None) -> None:
         providers, provider_options, more = self._how
+        if self.package is not None:  # there is nothing to fall back to, and it would be said on stdout
+            more = {"enable_fallback": 0, **more}
         self._chunks = None
         self._use(model, graph)
         whole = self.package.unchanged() if self.package else nullcontext()
