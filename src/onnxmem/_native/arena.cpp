@@ -174,8 +174,8 @@ nb::object end_run(bool settled) {
 }
 
 // What became of a run: what `begin` said, the run's outputs or the exception that ended it, and what `end_run` said.
-// All in one call: a handler of signals may raise an exception between any two steps of Python's own code, and a run that
-// is never ended would keep its region for ever. `settles`: a device has done all of a run that ended well.
+// All in one call: a handler of signals may raise an exception between any two steps of Python's own code, and a run
+// that is never ended would keep its region for ever. `settles`: a device has done all of a run that ended well.
 nb::tuple within(const nb::callable& begin_it, const nb::tuple& how, std::int64_t token, const nb::callable& enter,
                  const nb::callable& leave, const nb::callable& run, const nb::tuple& arguments, bool settles) {
   nb::object begun = begin_it(*how), outputs = nb::none(), failure = nb::none();
