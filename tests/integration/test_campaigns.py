@@ -40,7 +40,8 @@ def test_what_strangers_write_is_read_or_refused(readers: str, inputs: int) -> N
 
 @pytest.mark.parametrize(
     ("reader", "number"),
-    [("onnx", n) for n in (74, 95, 146, 159, 2255, 5015, 10676, 15499, 17476)] + [("feeds", 150), ("feeds", 278)],
+    [("onnx", n) for n in (74, 95, 146, 159, 2255, 5015, 10676, 15499, 17476)]
+    + [("feeds", 150), ("feeds", 278), ("history", 319)],
 )
 def test_what_was_found_stays_found(reader: str, number: int, tmp_path: Path) -> None:
     target = target_of(reader)

@@ -218,6 +218,8 @@ def named(path: Path, *, writes: bool = False) -> Iterator[None]:
         raise OnnxmemError(f"cannot use '{path}': {error}") from error
     except sqlite3.DatabaseError as error:
         raise damaged(path, str(error)) from error
+    except UnicodeDecodeError as error:  # Python cannot read what SQLite says of a name that is not text
+        raise damaged(path, "a name in it is not text") from error
 
 
 def damaged(path: Path, why: str) -> OnnxmemError:
