@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import shutil
 import weakref
 from dataclasses import replace
@@ -183,3 +184,16 @@ def test_stripes_share_packed_weights(package: Path) -> None:
         packed.append({blob for tensor in stored for blob in blobs_of(tensor, package) if blob.packed})
     assert packed[0] == packed[1] and len(packed[0]) == 3
     assert open_package(package).manifest.tiled[0].always_read == open_package(package).manifest.always_read
+
+
+def test_a_graph_that_could_not_be_loaded_once_is_loaded_the_next_time(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = InferenceSession(package).run(None, arrays(OTHER))
+    session = InferenceSession(package)
+    with monkeypatch.context() as patch:
+        patch.setattr(onnxruntime.InferenceSession, "__init__", lambda *_, **__: os.open("/nowhere/at/all", 0))
+        with pytest.raises(FileNotFoundError):
+            session.run(None, arrays(OTHER))
+    found = session.run(None, arrays(OTHER))
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))

@@ -18,7 +18,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxmem import InferenceSession
+from onnxmem import Arena, InferenceSession
 from onnxmem.session.options import alone, run_entry, without_run_entry
 from tests.unit.session.planned.test_sharing import (
     CHAIN,
@@ -221,3 +221,15 @@ def test_an_entry_of_run_options_is_put_back_by_the_last_that_took_it_out() -> N
             assert (options.get_run_config_entry(_SHRINK), run_entry(options, _SHRINK)) == ("", "cpu:0")
         assert (options.get_run_config_entry(_SHRINK), run_entry(options, _SHRINK)) == ("", "cpu:0")
     assert options.get_run_config_entry(_SHRINK) == "cpu:0"
+
+
+def test_a_run_that_ends_while_an_arena_trims_waits_for_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    arena = Arena(1, trim_after=60)
+    arena.used()
+    expired = arena._timer
+    monkeypatch.setattr(Arena, "trim", lambda self: self.used())
+    arena._last_used -= 120
+    arena._expire()
+    assert expired is not None and arena._timer is not None and arena._timer is not expired
+    for timer in (expired, arena._timer):
+        timer.cancel()
