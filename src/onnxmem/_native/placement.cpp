@@ -119,12 +119,15 @@ Searched search_parts(const Columns& columns, const Instance& instance, Int capa
   Searched all;
   all.offsets.assign(columns.count, 0);
   for (const Part& part : instance.parts) {
+    if (watch.interrupted()) {  // what is left stays open, also where the last part was placed before that was seen
+      all.verdict = Verdict::kUnknown;
+      break;
+    }
     // Once the answer cannot be "fits" any more, a part that is quickly proven impossible is all there is to hope for.
     const std::uint64_t share = all.verdict == Verdict::kUnknown ? work / 16 : work;
     const RaceResult result = race(part, capacity / instance.unit, lanes, seed, memory, watch, share);
     if (result.verdict == Verdict::kImpossible) return {Verdict::kImpossible, {}};
     if (result.verdict == Verdict::kUnknown) all.verdict = Verdict::kUnknown;  // another part may still be impossible
-    if (watch.interrupted()) break;
     for (std::size_t b = 0; b < result.offsets.size(); ++b)
       all.offsets[static_cast<std::size_t>(part.rows[b])] = result.offsets[b] * instance.unit;
   }
