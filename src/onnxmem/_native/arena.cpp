@@ -108,6 +108,17 @@ Pool::Loan borrow(Pool& pool, std::size_t size) {
   return loan;
 }
 
+// Begin the run that `make` makes of a region that the pool lent; the region goes back if there is no memory for it.
+template <typename Make>
+void push_into(std::shared_ptr<Pool> pool, std::shared_ptr<Tape> tape, Region& region, const Make& make) {
+  try {
+    push({make(), std::move(tape), pool, &region});
+  } catch (...) {
+    pool->release(region);
+    throw;
+  }
+}
+
 // As `begin_record`, in a region of the pool; false if there is none to be had, and the run is on the heap. It is
 // there, too, if no size is asked for and no region has been used, but it has its turn: no more runs at once than the
 // pool has regions.
@@ -118,8 +129,9 @@ bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Col
     return false;
   }
   Region* inside = loan.region->capacity() > whole_pages(1) ? loan.region : nullptr;
-  push({std::make_unique<RecordingRun>(true, inside, values(outlasting), pool->device()), nullptr, std::move(pool),
-        loan.region});
+  push_into(pool, nullptr, *loan.region, [&] {
+    return std::make_unique<RecordingRun>(true, inside, values(outlasting), pool->device());
+  });
   return inside != nullptr;
 }
 
@@ -130,14 +142,7 @@ bool begin_replay(std::shared_ptr<Tape> tape, std::shared_ptr<Pool> pool) {
     begin_heap(pool->device());
     return false;
   }
-  std::unique_ptr<Run> run;
-  try {
-    run = std::make_unique<ReplayingRun>(*tape, *loan.region);
-  } catch (...) {
-    pool->release(*loan.region);
-    throw;
-  }
-  push({std::move(run), std::move(tape), std::move(pool), loan.region});
+  push_into(pool, tape, *loan.region, [&] { return std::make_unique<ReplayingRun>(*tape, *loan.region); });
   return true;
 }
 

@@ -47,9 +47,9 @@ bool RecordingRun::outlasts() const {
 
 void* RecordingRun::in_region(std::size_t size) noexcept {
   if (region_ == nullptr) return nullptr;
-  const std::size_t bytes = footprint(size, region_->alignment()), start = region_->lowest_gap(bytes);
-  if (bytes == 0 || start > region_->capacity() || bytes > region_->capacity() - start) return nullptr;
   try {
+    const std::size_t bytes = footprint(size, region_->alignment()), start = region_->lowest_gap(bytes);
+    if (bytes == 0 || start > region_->capacity() || bytes > region_->capacity() - start) return nullptr;
     return region_->live.add({start, start + bytes, size}) ? region_->base() + start : nullptr;
   } catch (...) {
     return nullptr;

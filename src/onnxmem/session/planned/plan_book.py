@@ -319,12 +319,10 @@ class PlanBook:
                     return False  # as nearly always
             else:
                 self._counts.runs_deviated += 1
-                if shape.predicted and not shape.conduct.fitted:
-                    self._shapes.pop(shape.key, None)  # the next run of it is recorded
-                    if self._formulas is not None:
-                        with self.learning:
-                            self._formulas.failed(shape.key.kind)
-                    return False
+        if deviation is not None and shape.predicted and not shape.conduct.fitted:
+            self._mispredicted(shape)
+            return False
+        with self.lock:
             shape.conduct, advice = adapt(shape.conduct, deviation, first_differs=self.device is not None)
             conduct, tape, before = shape.conduct, shape.tape, shape.placement
             if advice is None or tape is None:
@@ -338,6 +336,14 @@ class PlanBook:
             shape.placement, shape.tape, shape.reason = after
             shape.sharing = NOTHING
         return after.tape is None
+
+    def _mispredicted(self, shape: ShapePlan) -> None:
+        """The next run of it is recorded, and its kind is predicted with more care."""
+        with self.lock:
+            self._shapes.pop(shape.key, None)
+        if self._formulas is not None:
+            with self.learning:  # not under the other lock: runs that only look up a plan would wait
+                self._formulas.failed(shape.key.kind)
 
     def _keep(self, shape: ShapePlan) -> None:
         self._shapes[shape.key] = shape

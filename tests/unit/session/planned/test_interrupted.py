@@ -19,6 +19,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem import Arena, InferenceSession
+from onnxmem.session.graphs import Graphs
+from onnxmem.session.memory import Deviation, DeviationKind
 from onnxmem.session.options import alone, run_entry, without_run_entry
 from tests.unit.session.planned.test_sharing import (
     CHAIN,
@@ -77,12 +79,17 @@ def test_a_handler_of_signals_may_run_the_session_that_it_interrupts() -> None:
         assert bits(session, FEEDS) == expected
 
 
-def test_a_fork_in_the_middle_of_a_first_run_leaves_no_lock_locked() -> None:
+@pytest.mark.parametrize("where", ["a first run", "the loading of a graph"])
+def test_a_fork_in_the_middle_leaves_no_lock_locked(where: str) -> None:
     session: Any = InferenceSession(CHAIN)
+    graphs: Any = Graphs(session, [])
     held, done = threading.Event(), threading.Event()
 
+    def lock() -> Any:
+        return session._planner._first_run if where == "a first run" else graphs._lock
+
     def hold() -> None:
-        with session._planner._first_run:
+        with lock():
             held.set()
             done.wait(60)
 
@@ -91,10 +98,30 @@ def test_a_fork_in_the_middle_of_a_first_run_leaves_no_lock_locked() -> None:
     assert held.wait(60)
     child = os.fork()
     if child == 0:
-        os._exit(0 if session._planner._first_run.acquire(timeout=30) else 1)
+        os._exit(0 if lock().acquire(timeout=30) else 1)
     done.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_a_wrong_prediction_teaches_is_not_waited_for_by_runs_that_look_up_a_plan() -> None:
+    session: Any = InferenceSession(CHAIN)
+    bits(session, FEEDS)
+    book = session._planner.book
+    shape = next(iter(book._shapes.values()))
+    shape.predicted, found = True, []
+
+    class Formulas:
+        def failed(self, _: Any) -> None:
+            reader = threading.Thread(target=lambda: found.append(book.find(shape.key)))
+            reader.start()
+            reader.join(30)
+            assert found, "the lock is held"
+
+    book._formulas = Formulas()
+    deviation = Deviation(kind=DeviationKind.ENDED_EARLY, step=1, expected_bytes=0, asked_bytes=0)
+    assert not book.ran(shape, deviation)
+    assert found == [None]  # the next run is recorded
 
 
 def failing() -> bytes:
