@@ -129,9 +129,8 @@ bool begin_record_inside(std::shared_ptr<Pool> pool, std::size_t size, const Col
     return false;
   }
   Region* inside = loan.region->capacity() > whole_pages(1) ? loan.region : nullptr;
-  push_into(pool, nullptr, *loan.region, [&] {
-    return std::make_unique<RecordingRun>(true, inside, values(outlasting), pool->device());
-  });
+  push_into(pool, nullptr, *loan.region,
+            [&] { return std::make_unique<RecordingRun>(true, inside, values(outlasting), pool->device()); });
   return inside != nullptr;
 }
 
