@@ -16,6 +16,7 @@ import pytest
 
 from onnxmem import zoo
 from onnxmem.measurement import probes
+from onnxmem.process.child import has_ended
 
 ROOT = Path(__file__).parents[2]
 STOP = """
@@ -134,6 +135,21 @@ def test_a_grandchild_ends_with_a_child_that_ended_by_itself(temporary: Path) ->
     with parent:
         assert parent.wait(30) == 0
     assert gone(pids)
+
+
+def test_a_child_that_another_thread_has_just_waited_for_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    look = os.waitid
+
+    def late(*arguments: int) -> object:
+        # The other thread has reaped it, and will say so in the next moment.
+        os.waitpid(child.pid, 0)
+        monkeypatch.setattr(os, "waitid", look)
+        return look(*arguments)
+
+    monkeypatch.setattr(os, "waitid", late)
+    assert has_ended(child, 60)
+    child.returncode = 3
 
 
 def test_a_full_temporary_directory_is_a_sentence(model: Path, tmp_path: Path) -> None:

@@ -152,11 +152,6 @@ int fits_by_trying(const Problem& problem, Int capacity, std::vector<Int>& offse
   return 0;
 }
 
-struct Answer {
-  Verdict verdict = Verdict::kFits;
-  std::vector<Int> offsets;
-};
-
 // With so much work and no more: an input takes as long as it takes on any machine, and the same path.
 constexpr std::uint64_t kWork = 3'000;
 
@@ -178,21 +173,22 @@ RaceResult alone(const Part& part, Int capacity, std::uint64_t seed, std::size_t
 // How many threads: mostly none.
 unsigned lanes(Source& source) { return source.below(32) == 31 ? 1 + static_cast<unsigned>(source.below(3)) : 0; }
 
-Answer search(const Problem& problem, Int capacity, unsigned lanes, std::uint64_t seed, std::uint64_t work = kWork) {
+// Ctrl-C is seen when that many parts are done; never, for most inputs.
+constexpr int kNever = 64;
+
+Searched search(const Problem& problem, Int capacity, unsigned lanes, std::uint64_t seed, std::uint64_t work = kWork,
+                int interrupted_after = kNever) {
   const Instance instance = reduce(problem.columns(), problem.shrinks);
-  Watch watch(60, {});
-  Answer all{Verdict::kFits, std::vector<Int>(problem.count(), 0)};
-  for (const Part& part : instance.parts) {
+  Watch watch(60, [&] { return interrupted_after <= 0; });
+  const std::size_t memory = seed % 8 ? 4096 : 1 << 22;
+  Searched all = search_parts(problem.count(), instance, work, watch, [&](const Part& part, std::uint64_t share) {
     const Int room = capacity / instance.unit;
-    const std::size_t memory = seed % 8 ? 4096 : 1 << 22;
-    const RaceResult one =
-        lanes == 0 ? alone(part, room, seed, memory, work) : race(part, room, lanes, seed, memory, watch, work);
-    if (one.verdict == Verdict::kImpossible) return {Verdict::kImpossible, {}};
-    if (one.verdict == Verdict::kUnknown) all.verdict = Verdict::kUnknown;
-    for (std::size_t b = 0; b < one.offsets.size(); ++b)
-      all.offsets[static_cast<std::size_t>(part.rows[b])] = one.offsets[b] * instance.unit;
-  }
-  if (planted() && problem.count() > 6 && instance.unit > 1) all.offsets[3] ^= instance.unit;
+    RaceResult one =
+        lanes == 0 ? alone(part, room, seed, memory, share) : race(part, room, lanes, seed, memory, watch, share);
+    if (interrupted_after != kNever && --interrupted_after <= 0) watch.over();
+    return one;
+  });
+  if (planted() && !all.offsets.empty() && problem.count() > 6 && instance.unit > 1) all.offsets[3] ^= instance.unit;
   if (all.verdict == Verdict::kFits) expect_valid(problem, all.offsets, capacity);
   return all;
 }
@@ -205,8 +201,12 @@ void fuzz_known_to_fit(Source& source) {
   let_shrink(source, shrunk);
   expect(search(shrunk, capacity, lanes(source), source.next()).verdict != Verdict::kImpossible,
          "a plan exists and some of it shrinks, but the search proves there is none", shrunk);
-  const Answer answer = search(problem, capacity, lanes(source), source.next());
+  const Searched answer = search(problem, capacity, lanes(source), source.next());
   expect(answer.verdict != Verdict::kImpossible, "a plan exists, but the search proves there is none", problem);
+  Problem twice = problem;  // two parts: one of them alone is no plan
+  for (std::size_t i = 0; i < problem.count(); ++i)
+    twice.add(problem.lowers[i] + 64, problem.uppers[i] + 64, problem.sizes[i]);
+  search(twice, capacity, lanes(source), source.next(), kWork, 1 + static_cast<int>(source.below(2)));
 }
 
 void fuzz_against_trying(Source& source, bool shrinking) {
@@ -222,7 +222,7 @@ void fuzz_against_trying(Source& source, bool shrinking) {
   const bool thorough = source.below(64) == 63;
   long patience = thorough ? 100'000 : 2'000;
   const int truth = fits_by_trying(problem, capacity, offsets, patience);
-  const Answer answer = search(problem, capacity, lanes(source), source.next(), thorough ? 200 * kWork : 4 * kWork);
+  const Searched answer = search(problem, capacity, lanes(source), source.next(), thorough ? 200 * kWork : 4 * kWork);
   if (truth < 0 || answer.verdict == Verdict::kUnknown) return;
   expect((answer.verdict == Verdict::kFits) == (truth == 1), "the search and trying everything disagree", problem);
 }
@@ -231,7 +231,7 @@ void fuzz_same_answer_twice(Source& source) {
   const Problem problem = cut(source, 30, 50, 2 + source.below(28), true);
   const std::uint64_t seed = source.next();
   const unsigned threads = lanes(source);
-  const Answer once = search(problem, 50, threads, seed), twice = search(problem, 50, threads, seed);
+  const Searched once = search(problem, 50, threads, seed), twice = search(problem, 50, threads, seed);
   if (once.verdict != Verdict::kUnknown && twice.verdict != Verdict::kUnknown)
     expect(once.offsets == twice.offsets, "the same seed gave two plans", problem);
 }
@@ -305,7 +305,7 @@ void fuzz_huge(Source& source) {
     problem.uppers[i] = problem.uppers[i] * (kLargest / 8) - kLargest / 2;
   }
   if (source.below(2) == 0) problem.sizes[0] -= 1;  // so that the unit is 1
-  const Answer answer = search(problem, kLargest, lanes(source), source.next());
+  const Searched answer = search(problem, kLargest, lanes(source), source.next());
   expect(answer.verdict != Verdict::kImpossible, "a huge plan exists, but is proven impossible", problem);
 }
 

@@ -109,32 +109,6 @@ const char* name_of(Verdict verdict) {
   return "unknown";
 }
 
-struct Searched {
-  Verdict verdict = Verdict::kFits;
-  std::vector<Int> offsets;
-};
-
-Searched search_parts(const Columns& columns, const Instance& instance, Int capacity, unsigned lanes,
-                      std::uint64_t seed, std::size_t memory, std::uint64_t work, Watch& watch) {
-  Searched all;
-  all.offsets.assign(columns.count, 0);
-  for (const Part& part : instance.parts) {
-    if (watch.interrupted()) {  // what is left stays open, also where the last part was placed before that was seen
-      all.verdict = Verdict::kUnknown;
-      break;
-    }
-    // Once the answer cannot be "fits" any more, a part that is quickly proven impossible is all there is to hope for.
-    const std::uint64_t share = all.verdict == Verdict::kUnknown ? work / 16 : work;
-    const RaceResult result = race(part, capacity / instance.unit, lanes, seed, memory, watch, share);
-    if (result.verdict == Verdict::kImpossible) return {Verdict::kImpossible, {}};
-    if (result.verdict == Verdict::kUnknown) all.verdict = Verdict::kUnknown;  // another part may still be impossible
-    for (std::size_t b = 0; b < result.offsets.size(); ++b)
-      all.offsets[static_cast<std::size_t>(part.rows[b])] = result.offsets[b] * instance.unit;
-  }
-  if (all.verdict == Verdict::kUnknown) all.offsets.clear();
-  return all;
-}
-
 nb::tuple search(const Column& lowers, const Column& uppers, const Column& sizes, Int capacity, double seconds,
                  std::uint64_t seed, unsigned lanes, std::size_t memory, std::uint64_t work,
                  const std::optional<Shrinks>& shrink) {
@@ -145,7 +119,10 @@ nb::tuple search(const Column& lowers, const Column& uppers, const Column& sizes
   Searched found;
   {
     const nb::gil_scoped_release unlocked;
-    found = search_parts(columns, reduce(columns, shrinks), capacity, lanes, seed, memory, work, watch);
+    const Instance instance = reduce(columns, shrinks);
+    found = search_parts(columns.count, instance, work, watch, [&](const Part& part, std::uint64_t share) {
+      return race(part, capacity / instance.unit, lanes, seed, memory, watch, share);
+    });
   }
   const bool fits = found.verdict == Verdict::kFits;
   return nb::make_tuple(name_of(found.verdict), fits ? nb::cast(array_of(found.offsets)) : nb::none(),

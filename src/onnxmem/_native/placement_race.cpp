@@ -167,4 +167,24 @@ RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t se
   return Race(part, capacity, std::max(lanes, 1u), seed, memory, work).run(watch);
 }
 
+Searched search_parts(std::size_t count, const Instance& instance, std::uint64_t work, Watch& watch,
+                      const std::function<RaceResult(const Part&, std::uint64_t work)>& solve) {
+  Searched all;
+  all.offsets.assign(count, 0);
+  for (const Part& part : instance.parts) {
+    if (watch.over()) {  // nobody knows about this one
+      all.verdict = Verdict::kUnknown;
+      break;
+    }
+    // Once the answer cannot be "fits" any more, a part that is quickly proven impossible is all there is to hope for.
+    const RaceResult result = solve(part, all.verdict == Verdict::kUnknown ? work / 16 : work);
+    if (result.verdict == Verdict::kImpossible) return {Verdict::kImpossible, {}};
+    if (result.verdict == Verdict::kUnknown) all.verdict = Verdict::kUnknown;  // another part may still be impossible
+    for (std::size_t b = 0; b < result.offsets.size(); ++b)
+      all.offsets[static_cast<std::size_t>(part.rows[b])] = result.offsets[b] * instance.unit;
+  }
+  if (all.verdict == Verdict::kUnknown) all.offsets.clear();
+  return all;
+}
+
 }  // namespace onnxmem::placement

@@ -27,6 +27,14 @@ constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 RaceResult race(const Part& part, Int capacity, unsigned lanes, std::uint64_t seed, std::size_t memory, Watch& watch,
                 std::uint64_t work = kEndless);
 
+// A plan for all parts of a problem of `count` buffers, with so much work for each.
+struct Searched {
+  Verdict verdict = Verdict::kFits;
+  std::vector<Int> offsets;  // per buffer, if it fits
+};
+Searched search_parts(std::size_t count, const Instance& instance, std::uint64_t work, Watch& watch,
+                      const std::function<RaceResult(const Part&, std::uint64_t work)>& solve);
+
 // Chooses the tactics of one lane's attempts: different ones at first, later more of what came closest.
 class Tactician {
  public:

@@ -65,12 +65,18 @@ def has_ended(child: subprocess.Popen[bytes], timeout: float) -> bool:
             child.wait(timeout)
         return child.returncode is not None
     end = time.monotonic() + timeout
-    while child.returncode is None and os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+    while _runs(child):
         left = end - time.monotonic()
         if left <= 0:
             return False
         _sleep_until_it_ends(child.pid, min(left, 1.0))
     return True
+
+
+def _runs(child: subprocess.Popen[bytes]) -> bool:
+    with suppress(ChildProcessError):  # another thread has just waited for it
+        return child.returncode is None and not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    return False
 
 
 def _sleep_until_it_ends(pid: int, seconds: float) -> None:

@@ -120,21 +120,13 @@ def test_search_proves_that_a_live_sum_is_not_always_enough() -> None:
     assert placement.search(*columns(problem), 6, 60.0, 0, 2)[0] == "fits"
 
 
-def test_a_search_that_ends_while_it_is_interrupted_gives_a_whole_plan_or_none() -> None:
-    # Twenty parts of two buffers each. Nothing but C code lies between the signal and the search, which finds it
-    # pending once the first part is placed.
-    lowers, uppers = np.repeat(np.arange(20), 2), np.repeat(np.arange(1, 21), 2)
-    problem = Problem.of(
-        [Buffer(f"t{i}", int(a), int(b), 1) for i, (a, b) in enumerate(zip(lowers, uppers, strict=True))]
-    )
+def test_a_search_that_is_interrupted_before_it_begins_has_no_plan() -> None:
+    problem = Problem.of([Buffer("a", 0, 1, 1), Buffer("b", 0, 1, 1)])
+    # Nothing but C code lies between the signal and the search, which finds it pending.
     signalled = partial(ctypes.pythonapi["raise"], signal.SIGINT)
     search = partial(placement.search, *columns(problem), 2, math.inf, 0, 1)
-    for _ in range(20):
-        _, (verdict, offsets, interrupted) = map(call, [signalled, search])
-        assert interrupted
-        assert (verdict == "fits") == (offsets is not None)
-        if offsets is not None:
-            validate_plan(Plan(problem, offsets))
+    assert list(map(call, [signalled, search]))[1] == ("unknown", None, True)
+    assert search()[0] == "fits"
 
 
 def test_wrong_columns_are_refused() -> None:
