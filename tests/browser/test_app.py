@@ -100,7 +100,7 @@ def test_uploads_are_checked_kept_and_gone_with_the_tab(app: Dashboard, tmp_path
         page.get_by_role("heading", name="mine _b_.onnx").wait_for(timeout=WAIT)
         (kept,) = Path(tempfile.gettempdir()).glob("onnxmem.tmp-*/upload-*/mine _b_.onnx")
         assert kept.parents[1].stat().st_mode & 0o777 == 0o700
-    eventually(lambda: not kept.parents[1].exists(), 30)
+    eventually(lambda: not kept.parents[1].exists(), WAIT / 1000)
 
 
 def measure(page: Any, runs: int) -> None:

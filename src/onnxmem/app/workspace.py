@@ -15,7 +15,7 @@ from onnxmem.session.trim import trim
 
 _INTERVAL = 0.5
 # A browser that loses its connection for a moment comes back with the same session.
-_PATIENCE = 3.0
+_PATIENCE = 10.0
 # Results that stay. Whoever drags a slider leaves an estimate at every stop, which is made anew in a moment.
 _KEPT, _ESTIMATES_KEPT = 60, 6
 _ESTIMATES = ("estimate", "plan", "fit")

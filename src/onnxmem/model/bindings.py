@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from onnx import ModelProto
 
-from onnxmem.errors import UsageError
+from onnxmem.errors import ModelError, UsageError
 from onnxmem.model.dims import Dim, Expr, symbol, symbols_of
+from onnxmem.model.values import MOST_DIMENSIONS
 
 # What to assume where nothing is said: an image of 224 × 224, a text of 128 tokens, a second of speech.
 _IMAGE, _SEQUENCE, _SAMPLES = 224, 128, 16000
@@ -31,6 +32,8 @@ def input_shapes(model: ModelProto) -> dict[str, tuple[Dim, ...] | None]:
         if value.type.WhichOneof("value") != "tensor_type" or not kind.HasField("shape"):
             found[value.name] = None
             continue
+        if (count := len(kind.shape.dim)) > MOST_DIMENSIONS:
+            raise ModelError(f"input '{value.name}' has {count} dimensions, and at most {MOST_DIMENSIONS} are followed")
         dims: list[Dim] = []
         for position, dim in enumerate(kind.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value >= 0:

@@ -13,6 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.files import check_file
 from onnxmem.model.external import external_location
+from onnxmem.model.values import MOST_DIMENSIONS
 from onnxmem.model.wire import has_more_messages, without_weights
 
 _PROTOBUF_LIMIT = 2**31
@@ -41,6 +42,9 @@ def check_proto(model: ModelProto, name: str, folder: Path) -> ModelProto:
     for tensor in all_tensors(model):
         if any(dim < 0 for dim in tensor.dims):
             raise ModelError(f"tensor '{tensor.name}' has a negative dimension")
+        if (dims := len(tensor.dims)) > MOST_DIMENSIONS:
+            most = f"and at most {MOST_DIMENSIONS} are followed"
+            raise ModelError(f"tensor '{tensor.name}' has {dims} dimensions, {most}")
         if tensor.data_location == TensorProto.EXTERNAL:
             external_location(tensor, folder)
     return _inlined(model, name) if model.functions else model

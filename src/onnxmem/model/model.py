@@ -23,7 +23,7 @@ from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.load import captured_names, check_proto, load_proto, subgraphs_of
 from onnxmem.model.optimize import LEVELS, ON_HOST, node_numbers, optimize, sort_by_chance, sort_by_numbers
 from onnxmem.model.runtime_shapes import with_runtime_shapes
-from onnxmem.model.shapes import Inferred, infer_shapes
+from onnxmem.model.shapes import Inferred, computes_shapes, infer_shapes
 from onnxmem.model.tensor_types import Scope, TensorType
 from onnxmem.model.weights import Weight, is_constant, read_weights
 from onnxmem.unknown import Unknown
@@ -152,6 +152,7 @@ class Model:
     ) -> ModelProto:
         key = (level, tuple(sorted(fixed.items())), device)
         if key not in self._cache:
+            self._check_dimensions()
             optimized = optimize(self.proto, self.folder, level, fixed, device)
             if not ordered or device is not None:
                 return optimized
@@ -160,6 +161,12 @@ class Model:
                     sort_by_numbers(optimized, self._numbers(level, fixed))
             self._cache[key] = optimized
         return self._cache[key]
+
+    def _check_dimensions(self) -> None:
+        """ONNX Runtime follows a shape of any length, into all the memory there is: it gets no such model."""
+        if not self._cache and computes_shapes(self.proto.graph):
+            shapes = {name: shape for name, shape in self.inputs.items() if shape is not None}
+            infer_shapes(self.proto, shapes, names={}, time_limit=20.0)
 
     def _numbers(self, level: str, fixed: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         key = (level, tuple(sorted(fixed.items())))

@@ -41,7 +41,7 @@ from onnxmem.model.dims import Dim, Expr, can_be_multiplied, is_modest, symbol
 from onnxmem.model.load import node_reads, subgraphs_of
 from onnxmem.model.shape_rules import RULES
 from onnxmem.model.tensor_types import Partial, Scope, TensorType
-from onnxmem.model.values import LARGEST_VALUE, Value
+from onnxmem.model.values import LARGEST_VALUE, MOST_DIMENSIONS, Value
 from onnxmem.model.weights import constant_value, is_constant
 
 # Here ONNX's own inference is wrong, or ONNX Runtime does something else: 1.23 takes a one-sided STFT (the default) for
@@ -63,6 +63,18 @@ _TYPED_BY = {
     "QGemm": 8,
 }
 _TYPED_OTHERWISE = {"QuantizeLinear": TensorProto.UINT8, "QGemm": TensorProto.FLOAT}
+
+# Where the length of an input is the number of an output's dimensions.
+_SHAPE_GIVEN_BY = {
+    "CenterCropPad": (1,),
+    "Col2Im": (1,),
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Tile": (1,),
+    "Upsample": (1,),
+}
 
 # Larger constants are data, not shapes: ONNX's schemas have no use for them.
 _LARGEST_INPUT_DATA = 1024
@@ -151,8 +163,8 @@ class _Inference:
         shape = self._declared_dims(proto)
         if shape is None:
             return TensorType(proto.tensor_type.elem_type, None, "the file does not say its rank")
-        dims = tuple(self.unknown("the file does not say it") if dim is None else dim for dim in shape)
-        return TensorType(proto.tensor_type.elem_type, dims)
+        dims = [self.unknown("the file does not say it") if dim is None else dim for dim in shape]
+        return TensorType.of(proto.tensor_type.elem_type, dims)
 
     def _declared_dims(self, proto: TypeProto) -> list[Dim | None] | None:
         """What the file itself says of a shape; names count only if they are names of the inputs' dimensions."""
@@ -169,14 +181,14 @@ class _Inference:
         for tensor in graph.initializer:
             self._constant(tensor.name, tensor, scope)
         for sparse in graph.sparse_initializer:
-            scope.types[sparse.values.name] = TensorType(sparse.values.data_type, tuple(sparse.dims))
+            scope.types[sparse.values.name] = TensorType.of(sparse.values.data_type, sparse.dims)
         declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
         for index in topological(graph):
             node = graph.node[index]
             if is_constant(node):
                 value = constant_value(node)
                 if isinstance(value, SparseTensorProto):
-                    scope.types[node.output[0]] = TensorType(value.values.data_type, tuple(value.dims))
+                    scope.types[node.output[0]] = TensorType.of(value.values.data_type, value.dims)
                 else:
                     self._constant(node.output[0], value, scope)
             elif self.deadline.passed:
@@ -223,7 +235,7 @@ class _Inference:
         dims = tuple(self.unknown(reason) if dim is None else dim for dim in partial.shape)
         if not all(is_modest(dim) for dim in dims) or not can_be_multiplied(dims):
             return TensorType(partial.elem_type, None, f"{_label(node)} makes its size too long a formula")
-        return TensorType(partial.elem_type, dims)
+        return TensorType.of(partial.elem_type, dims)
 
     # Operators
 
@@ -263,6 +275,7 @@ class _Inference:
         schema = self.schemas[key]
         if schema is None:
             return []
+        _check_dimensions(node, scope)
         types, data = {}, {}
         for name in filter(None, node.input):
             kind = scope.type_of(name)
@@ -313,6 +326,28 @@ class _Inference:
         inner, found = infer_control_flow(node, graphs, attributes, scope, branch, self.unknown)
         scope.children.update({(index, k): each for k, each in enumerate(inner)})
         return found
+
+
+def computes_shapes(graph: GraphProto, known: frozenset[str] = frozenset()) -> bool:
+    """Whether an operator is told a shape by anything but a constant."""
+    known |= {tensor.name for tensor in graph.initializer if np.prod(tensor.dims, dtype=object) <= MOST_DIMENSIONS}
+    known |= {node.output[0] for node in graph.node if is_constant(node)}
+    return any(
+        not {*_shapes_given(node)} <= known or any(computes_shapes(inner, known) for inner in subgraphs_of(node))
+        for node in graph.node
+    )
+
+
+def _shapes_given(node: NodeProto) -> list[str]:
+    return [name for k in _SHAPE_GIVEN_BY.get(node.op_type, ()) for name in node.input[k : k + 1] if name]
+
+
+def _check_dimensions(node: NodeProto, scope: Scope) -> None:
+    for kind in map(scope.type_of, _shapes_given(node)):
+        length = kind.shape[0] if kind is not None and kind.shape is not None and len(kind.shape) == 1 else 0
+        if isinstance(length, int) and length > MOST_DIMENSIONS:
+            many = f"{length} dimensions, and at most {MOST_DIMENSIONS} are followed"
+            raise ModelError(f"{_label(node)} makes a tensor of {many}")
 
 
 def topological(graph: GraphProto) -> Iterable[int]:

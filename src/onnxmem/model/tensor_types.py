@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from onnxmem.model.dims import Dim
-from onnxmem.model.values import Value
+from onnxmem.model.values import MOST_DIMENSIONS, Value
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,13 @@ class TensorType:
     shape: tuple[Dim, ...] | None
     reason: str = ""
     """Why the shape is None."""
+
+    @classmethod
+    def of(cls, elem_type: int, dims: Sequence[Dim]) -> TensorType:
+        """With a shape, if it is one that can be followed."""
+        if len(dims) > MOST_DIMENSIONS:
+            return cls(elem_type, None, f"it has {len(dims)} dimensions, and at most {MOST_DIMENSIONS} are followed")
+        return cls(elem_type, tuple(dims))
 
 
 @dataclass

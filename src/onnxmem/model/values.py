@@ -42,6 +42,8 @@ Attributes: TypeAlias = Mapping[str, Any]
 
 # Shapes are short; anything longer is data, and following it would cost more than it tells.
 LARGEST_VALUE = 4096
+# NumPy counts through no more. A shape that another tensor holds may have billions, which takes a few lines of a file.
+MOST_DIMENSIONS = 32
 # What a rule may be given: a node may have any number of inputs, also the same one each time.
 _LARGEST_INPUTS = 16 * LARGEST_VALUE
 # As the end of a slice these are NumPy's None: as far as it goes, in either direction.
@@ -86,7 +88,7 @@ def _total_size(values: Sequence[Value | None]) -> int:
 
 
 def _can_be_followed(value: Value) -> bool:
-    if value.size > LARGEST_VALUE:
+    if value.size > LARGEST_VALUE or value.ndim > MOST_DIMENSIONS:
         return False
     entries: list[Any] = list(value.flat)
     modest = all(is_modest(entry) for entry in entries if isinstance(entry, int | Expr))

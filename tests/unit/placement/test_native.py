@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import signal
-from functools import partial
-from operator import call
 
 import numpy as np
 import pytest
@@ -118,15 +114,6 @@ def test_search_proves_that_a_live_sum_is_not_always_enough() -> None:
     assert problem.lower_bound == 5
     assert placement.search(*columns(problem), 5, 60.0, 0, 2)[0] == "impossible"
     assert placement.search(*columns(problem), 6, 60.0, 0, 2)[0] == "fits"
-
-
-def test_a_search_that_is_interrupted_before_it_begins_has_no_plan() -> None:
-    problem = Problem.of([Buffer("a", 0, 1, 1), Buffer("b", 0, 1, 1)])
-    # Nothing but C code lies between the signal and the search, which finds it pending.
-    signalled = partial(ctypes.pythonapi["raise"], signal.SIGINT)
-    search = partial(placement.search, *columns(problem), 2, math.inf, 0, 1)
-    assert list(map(call, [signalled, search]))[1] == ("unknown", None, True)
-    assert search()[0] == "fits"
 
 
 def test_wrong_columns_are_refused() -> None:
