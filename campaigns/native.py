@@ -92,6 +92,7 @@ def _campaign(target: str, sanitizer: str, executions: int, planted: bool, keep:
             executed += count
             if found:
                 break
+            print(f"  {executed:,} of {executions:,} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         seconds = time.monotonic() - started
         print(
             f"{target}, {sanitizer}: {executed:,} executions in {seconds:.0f} s: {found or 'nothing found'}", flush=True
