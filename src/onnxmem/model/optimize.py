@@ -322,7 +322,8 @@ def _without_tensors(model: ModelProto) -> ModelProto:
     """A copy of everything but the main graph's nodes and initializers, which are the bulk of a model."""
     shell = ModelProto()
     for name in ("ir_version", "producer_name", "domain", "model_version"):
-        setattr(shell, name, getattr(model, name))
+        if not isinstance(value := getattr(model, name), bytes):  # what is not UTF-8 cannot be written again
+            setattr(shell, name, value)
     shell.opset_import.extend(model.opset_import)
     shell.metadata_props.extend(model.metadata_props)
     graph = model.graph

@@ -199,3 +199,9 @@ def test_the_default_order_follows_from_the_numbers() -> None:
     assert outputs(optimized) == before
     sort_by_numbers(optimized, node_numbers(model.proto, Path(), "all", {}))
     assert outputs(optimized) == before
+
+
+def test_a_producer_whose_name_is_no_text_is_left_out(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, ["y"], producer_name="??")
+    (path := tmp_path / "model.onnx").write_bytes(model.SerializeToString().replace(b"??", b"\xe1!"))
+    assert Model.open(path).graph(view="optimized").tensors["y"].shape == (2,)
