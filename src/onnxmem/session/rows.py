@@ -59,11 +59,12 @@ class Outputs:
 
     def take(self, binding: Any, part: Part) -> None:
         for name, value in zip(self.names, binding.get_outputs(), strict=True):
-            if self._in_place(name):
-                continue
             if name in self._arrays:
                 axis = self._batch.outputs[name] or 0
-                self._arrays[name][along(axis, self._scaled(name, part))] = value.numpy()
+                rows = self._arrays[name][along(axis, self._scaled(name, part))]
+                # An output that is an input of the model, is not written anywhere: what comes is that input.
+                if not self._in_place(name) or value.data_ptr() != rows.ctypes.data:
+                    rows[...] = value.numpy()
             else:
                 self._collected[name].append((part, value.numpy()))
 

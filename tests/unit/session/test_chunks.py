@@ -153,6 +153,17 @@ def test_outputs_of_every_kind_come_out() -> None:
     assert len(limited.memory.batches) == 4
 
 
+def test_an_output_that_is_an_input_comes_out() -> None:
+    proto = model("a = MatMul(x, w) b = Relu(a) y = MatMul(b, v)", "float[n, 32] x", "x, y", w=(32, 4096), v=(4096, 16))
+    fed = feeds(proto, n=64)
+    limited = budgeted(proto, "512KiB")
+    # Twice: memory that nobody has written to may hold the right numbers by chance.
+    for _ in range(2):
+        assert same(limited.run(None, fed), session(proto).run(None, fed))
+        fed = {"x": fed["x"] + 1}
+    assert limited.memory.batches[0].parts > 1
+
+
 def test_outputs_whose_shape_depends_on_data_come_out() -> None:
     proto = model(
         "a = MatMul(x, w) b = Relu(a) y = MatMul(b, v) z = Expand(y, e)",
