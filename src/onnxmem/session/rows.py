@@ -32,15 +32,17 @@ class Outputs:
     """Arrays for all rows. Where the shapes are known before and rows lie one after the other, runs write into them."""
 
     def __init__(self, session: Any, batch: Batch, names: list[str], dims: Mapping[str, int]) -> None:
-        self.names, self._batch, self._rows = names, batch, dims[ROWS]
+        self._asked, self._batch, self._rows = names, batch, dims[ROWS]
+        self.names = list(dict.fromkeys(names))
+        """Each once, as a binding has them: who asks twice is given the same array twice."""
         types = {each.name: array_type(each.type) for each in session.get_outputs()}
         shapes = batch.made_shapes(dims)
         self._arrays: dict[str, Array] = {}
-        for name in names:
+        for name in self.names:
             dtype, axis = types[name], batch.outputs[name]
             if dtype is not None and axis is not None and name in shapes:
                 self._arrays[name] = _aligned_array(shapes[name], dtype)
-        self._collected: dict[str, list[tuple[Part, Any]]] = {name: [] for name in names}
+        self._collected: dict[str, list[tuple[Part, Any]]] = {name: [] for name in self.names}
 
     @property
     def bytes(self) -> int:
@@ -69,7 +71,8 @@ class Outputs:
                 self._collected[name].append((part, value.numpy()))
 
     def finished(self) -> list[Any]:
-        return [self._arrays[name] if name in self._arrays else self._joined(name) for name in self.names]
+        made = {name: self._arrays[name] if name in self._arrays else self._joined(name) for name in self.names}
+        return [made[name] for name in self._asked]
 
     def _joined(self, name: str) -> Any:
         """Of what came in arrays of its own: the first one if all are the same, otherwise one after the other."""

@@ -148,9 +148,9 @@ def test_outputs_of_every_kind_come_out() -> None:
     )  # fmt: skip
     fed, reference = feeds(proto, n=9), session(proto)
     limited = budgeted(proto, "1.5MiB")
-    for names in (None, ["m", "i"], ["s", "t"], ["y"]):
+    for names in (None, ["m", "i"], ["s", "t"], ["y"], ["t", "i", "t", "i"]):
         assert same(limited.run(names, fed), reference.run(names, fed))
-    assert len(limited.memory.batches) == 4
+    assert len(limited.memory.batches) == 5
 
 
 def test_an_output_that_is_an_input_comes_out() -> None:
