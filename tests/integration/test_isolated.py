@@ -50,6 +50,8 @@ def test_it_answers_as_an_ordinary_session_does(session: IsolatedSession, model:
         x = np.resize(X, (batch, 64))
         (mine,), (its) = session.run(None, {"x": x}), direct.run(["y"], {"x": x})
         assert mine.dtype == its[0].dtype and np.array_equal(mine, its[0])
+    names: Any = (name for name in ["y"])
+    assert np.array_equal(session.run(names, {"x": X})[0], direct.run(None, {"x": X})[0])
     for here, there in zip(session.get_inputs() + session.get_outputs(), direct.get_inputs() + direct.get_outputs()):  # noqa: B905
         assert (here.name, here.type, here.shape) == (there.name, there.type, there.shape)
     assert session.get_providers() == direct.get_providers()

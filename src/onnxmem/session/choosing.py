@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
@@ -26,6 +26,11 @@ def check_spelling(unknown: Iterable[str], known: Iterable[str]) -> None:
     for name in unknown:
         if meant := get_close_matches(name, known, 1, 0.8):
             raise UsageError(f"there is no argument '{name}'", hint=f"{meant[0]}=")
+
+
+def read_again(output_names: Any) -> Any:
+    """Names of outputs that can be read again: ONNX Runtime takes a generator, too, and who looks first uses it up."""
+    return list(output_names) if isinstance(output_names, Iterator) else output_names
 
 
 def is_planned(mode: str | None) -> bool:

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
-from onnxmem.session.choosing import PLANNED, asks_for_cuda, check_spelling, choose, is_planned, known_of, only_cpu
+from onnxmem.session.choosing import (
+    PLANNED,
+    asks_for_cuda,
+    check_spelling,
+    choose,
+    is_planned,
+    known_of,
+    only_cpu,
+    read_again,
+)
 from onnxmem.session.modes import CUDA, DISABLE_PREPACKING, Setting, check_version, refuse_unsafe
 from onnxmem.session.options import WATCHED, alone, applied, apply, entries
 from onnxmem.session.planning import PlanningOptions
@@ -132,6 +141,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """Compute outputs, as onnxruntime's `run` does; with a budget, a few rows of a batch at a time if need be."""
         if self._graphs is not None and (session := self._graphs.for_feeds(input_feed)) is not self:
             return session.run(output_names, input_feed, run_options)
+        output_names = read_again(output_names)
         if self._chunks is not None:
             return self._chunks.run(self, output_names, input_feed, run_options)
         return self.run_whole(output_names, input_feed, run_options)
@@ -148,6 +158,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             return session.run_with_ort_values(output_names, input_dict_ort_values, run_options)
         if self._planner is None:
             return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
+        output_names = read_again(output_names)
         return self._planner.run(super().run_with_ort_values, output_names, input_dict_ort_values, run_options)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:

@@ -53,6 +53,16 @@ def test_a_model_is_planned_and_mode_says_otherwise(chain: Path, stock: np.ndarr
     assert np.array_equal(tuned.run(None, {"x": X})[0], stock)
 
 
+@pytest.mark.parametrize("budget", [None, "1GiB"])
+def test_names_of_outputs_may_come_from_a_generator(chain: Path, stock: np.ndarray, budget: str | None) -> None:
+    planned = InferenceSession(chain, budget=budget)
+    (name,) = [value.name for value in planned.get_outputs()]
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(X)
+    for _ in range(2):
+        assert np.array_equal(planned.run((each for each in [name]), {"x": X})[0], stock)
+        assert np.array_equal(planned.run_with_ort_values((each for each in [name]), {"x": value})[0].numpy(), stock)
+
+
 def test_what_is_not_planned_has_no_plans_and_can_be_trimmed(chain: Path, stock: np.ndarray) -> None:
     session = InferenceSession(chain, mode="stock")
     assert np.array_equal(session.run(None, {"x": X})[0], stock)

@@ -211,17 +211,17 @@ class IsolatedSession:
 
     def _names(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[str]:
         """The outputs to fetch, once all names are known to be right: wrong ones need no journey."""
-        about = self._about
+        about, output_names = self._about, list(output_names or ())  # it may come from a generator
         outputs = [name for name, _, _ in about.outputs]
         known = [name for name, _, _ in (*about.inputs, *about.overridable)]
-        for names, valid, kind in ((feeds, known, "input"), (output_names or (), outputs, "output")):
+        for names, valid, kind in ((feeds, known, "input"), (output_names, outputs, "output")):
             for name in names:
                 if name not in valid:
                     raise UsageError(f"the model has no {kind} '{name}'", hint=f"it has: {', '.join(valid)}")
         missing = [name for name, kind, _ in about.inputs if name not in feeds and not kind.startswith("optional")]
         if missing:
             raise UsageError(f"nothing was given for the input '{missing[0]}'", hint=f"needed: {', '.join(missing)}")
-        return list(output_names or outputs)
+        return output_names or outputs
 
 
 def _arguments(entries: Sequence[tuple[str, str, Sequence[int | str | None]]]) -> list[Argument]:
