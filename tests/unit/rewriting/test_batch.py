@@ -243,6 +243,28 @@ def test_kernels_give_the_bits_that_are_promised(
     check_parts(proto, threads, n=rows)
 
 
+DOUBLES = [
+    *(f"y = {name}(x)" for name in ("Exp", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "Log", "Sqrt", "Reciprocal",
+                                    "Relu", "Neg")),
+    "y = LayerNormalization(x, w, w)", "y = ReduceSum(x, axes)", "y = Div(x, w)", "y = Mul(x, w)", "y = Pow(x, w)",
+]  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    line=st.sampled_from(DOUBLES),
+    wide=st.sampled_from((2, 5, 8, 64, 101)),
+    rows=st.integers(2, 9),
+    threads=st.sampled_from((1, 2)),
+)
+def test_kernels_for_doubles_give_the_bits_that_are_promised(line: str, wide: int, rows: int, threads: int) -> None:
+    proto = model(
+        line, f"double[n, 3, {wide}] x", "double[] y", opset=20, w=np.linspace(0.1, 3, wide), axes=np.array([2])
+    )
+    if isinstance(find_batch(proto), Batch):
+        check_parts(proto, threads, n=rows)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.tuples(*[st.sampled_from((1, 2, 5, 16, 33, 64, 130, 300))] * 3),
