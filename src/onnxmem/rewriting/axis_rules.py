@@ -195,6 +195,11 @@ def _batch_first(operator: Operator, axis: int, unit: Dim) -> Flow:
     return _same(operator, axis, unit)
 
 
+def _max_pool(operator: Operator, axis: int, unit: Dim) -> Flow:
+    _need(len(operator.outputs) == 1)  # the second says where in the whole batch the largest are
+    return _batch_first(operator, axis, unit)
+
+
 def _with_sum(operator: Operator, axis: int, _: Dim) -> Flow:
     """A convolution; a fourth input is added to what it makes."""
     _need(axis == 0)
@@ -339,8 +344,9 @@ _RULES: Mapping[tuple[str, str], Rule] = {
             "MatMulInteger": _integer_matmul,
             "QLinearMatMul": _quantized_matmul,
             "Gemm": _gemm,
-            "Conv ConvTranspose ConvInteger QLinearConv AveragePool MaxPool LpPool GlobalAveragePool GlobalMaxPool "
+            "Conv ConvTranspose ConvInteger QLinearConv AveragePool LpPool GlobalAveragePool GlobalMaxPool "
             "GlobalLpPool InstanceNormalization GroupNormalization LRN DepthToSpace SpaceToDepth": _batch_first,
+            "MaxPool": _max_pool,
             "BatchNormalization": _batch_normalization,
             "Resize Upsample": _resize,
             "LSTM GRU RNN": _recurrent,

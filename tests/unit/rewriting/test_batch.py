@@ -137,6 +137,10 @@ MIXED: dict[str, tuple[str, ModelProto]] = {
     "noise": ("Random", model("r = RandomNormalLike(x) y = Add(x, r)")),
     "noise that all share": ("Random", model("r = RandomNormal<shape = [8]>() y = Add(x, r)")),
     "as many as are not zero": ("NonZero", model("i = NonZero(x) y = Cast<to = 1>(i)")),
+    "places in all images": (
+        "MaxPool",
+        model("y, i = MaxPool<kernel_shape = [2, 2]>(x)", "float[n, 3, 8, 8] x", "y, int64[] i"),
+    ),
     "padded rows": ("Pad", model("y = Pad(x, p)", p=np.array([1, 0, 0, 0]))),
     "repeated rows": ("Tile", model("y = Tile(x, r)", r=np.array([2, 1]))),
     "sorted rows": ("TopK", model("y, i = TopK<axis = 0>(x, k)", k=np.array([1]))),
