@@ -169,7 +169,7 @@ class _Walk:
 
     def _node(self, node: NodeProto) -> None:
         label = f"{node.op_type} '{node.name or node.output[0]}'"
-        if node.op_type in _RANDOM or (node.domain not in ("ai.onnx", *_OWN) and not node.domain.startswith("ai.onnx")):
+        if _draws(node) or (node.domain not in ("ai.onnx", *_OWN) and not node.domain.startswith("ai.onnx")):
             raise _Mixed(f"{label} may give other results in each run")
         captured = [name for graph in subgraphs_of(node) for name in captured_names(graph)]
         places = [self.places[name] if name else _Apart.WHOLE for name in (*node.input, *captured)]
@@ -236,6 +236,12 @@ class _Walk:
     def _dtype(self, name: str) -> str:
         kind = self.scope.type_of(name) if name else None
         return dtype_name(kind.elem_type) if kind else ""
+
+
+def _draws(node: NodeProto) -> bool:
+    """Whether it draws random numbers, or a graph inside of it does: each part would get others."""
+    trains = node.op_type == "Dropout" and len(node.input) > 2  # it may
+    return node.op_type in _RANDOM or trains or any(_draws(inner) for g in subgraphs_of(node) for inner in g.node)
 
 
 def _numbers(value: Value | None) -> tuple[int, ...] | None:

@@ -136,6 +136,15 @@ MIXED: dict[str, tuple[str, ModelProto]] = {
                                                                 "DequantizeLinear(a, b, c)")),
     "noise": ("Random", model("r = RandomNormalLike(x) y = Add(x, r)")),
     "noise that all share": ("Random", model("r = RandomNormal<shape = [8]>() y = Add(x, r)")),
+    "weights that are dropped": (
+        "Dropout", model("d = Dropout(w, r, t) y = Mul(x, d)", "float[n, 8] x, bool t",
+                         w=(8,), r=np.array(0.5, np.float32)),
+    ),
+    "noise in a branch": (
+        "If", model("r = If (t) <then_branch = a () => (float[8] b) {b = RandomNormal<shape = [8]>()}, "
+                    "else_branch = c () => (float[8] d) {d = Identity(w)}> y = Add(x, r)",
+                    "float[n, 8] x, bool t", w=(8,)),
+    ),
     "as many as are not zero": ("NonZero", model("i = NonZero(x) y = Cast<to = 1>(i)")),
     "places in all images": (
         "MaxPool",
