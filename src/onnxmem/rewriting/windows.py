@@ -56,8 +56,10 @@ def pool(node: StaticNode, graph: StaticGraph, axis: int) -> Local | None:
     window = _window(node, axis, kernel, image, made)
     if window is None or (node.op_type == "AveragePool" and not _averages(node, kernel, image, made)):
         return None
-    if node.op_type == "AveragePool" and node.domain != BLOCKED_DOMAIN and axis == len(made) - 1:
-        return None  # along rows it takes some columns at once and the rest one by one, which are rounded otherwise
+    if node.domain != BLOCKED_DOMAIN and axis == len(made) - 1:
+        # Along rows it takes some columns at once and the rest one by one: averages are rounded otherwise there, and of
+        # two zeros with different signs the other one is the largest.
+        return None
     # ONNX Runtime refuses pads as wide as the kernel.
     overhang = window.over(Rows(0, made[axis])).high - image[axis]
     if max(overhang, window.pad) >= kernel[axis - 2]:

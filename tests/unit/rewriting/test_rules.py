@@ -210,10 +210,12 @@ def test_what_is_not_proven_is_left_alone(case: str, tmp_path: Path) -> None:
     assert local(graph.nodes[0], graph, 2) is None
 
 
-def test_averages_of_plain_images_are_left_alone_along_their_rows() -> None:
-    """Some columns at once, and the rest one by one, are rounded otherwise; one row is computed like all of them."""
-    _, graph = prepared("average of plain")
-    (node,) = (node for node in graph.nodes if node.op_type == "AveragePool")
+@pytest.mark.parametrize("case", ["average of plain", "largest of plain"])
+def test_pools_of_plain_images_are_left_alone_along_their_rows(case: str) -> None:
+    """Some columns at once, and the rest one by one, are rounded otherwise, or another zero is the largest; one row is
+    computed like all of them."""
+    _, graph = prepared(case)
+    (node,) = (node for node in graph.nodes if node.op_type.endswith("Pool"))
     assert node.domain != BLOCKED_DOMAIN
     assert local(node, graph, 2) is not None and local(node, graph, 3) is None
 
