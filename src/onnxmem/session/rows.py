@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,13 +35,17 @@ class Outputs:
         self._asked, self._batch, self._rows = names, batch, dims[ROWS]
         self.names = list(dict.fromkeys(names))
         """Each once, as a binding has them: who asks twice is given the same array twice."""
-        types = {each.name: array_type(each.type) for each in session.get_outputs()}
+        declared = {each.name: each for each in session.get_outputs()}
         shapes = batch.made_shapes(dims)
         self._arrays: dict[str, Array] = {}
+        self._written: set[str] = set()
+        """The outputs that runs write into their rows."""
         for name in self.names:
-            dtype, axis = types[name], batch.outputs[name]
+            dtype, axis = array_type(declared[name].type), batch.outputs[name]
             if dtype is not None and axis is not None and name in shapes:
                 self._arrays[name] = _aligned_array(shapes[name], dtype)
+                if axis == 0 and _agree(declared[name].shape, shapes[name]):
+                    self._written.add(name)
         self._collected: dict[str, list[tuple[Part, Any]]] = {name: [] for name in self.names}
 
     @property
@@ -53,7 +57,7 @@ class Outputs:
 
     def bind(self, binding: Any, part: Part) -> None:
         for name in self.names:
-            if self._in_place(name):
+            if name in self._written:
                 rows = self._arrays[name][along(0, self._scaled(name, part))]
                 binding.bind_output(name, "cpu", 0, rows.dtype.type, rows.shape, rows.ctypes.data)
             else:
@@ -65,7 +69,7 @@ class Outputs:
                 axis = self._batch.outputs[name] or 0
                 rows = self._arrays[name][along(axis, self._scaled(name, part))]
                 # An output that is an input of the model, is not written anywhere: what comes is that input.
-                if not self._in_place(name) or value.data_ptr() != rows.ctypes.data:
+                if name not in self._written or value.data_ptr() != rows.ctypes.data:
                     rows[...] = value.numpy()
             else:
                 self._collected[name].append((part, value.numpy()))
@@ -86,13 +90,16 @@ class Outputs:
             done = part.start + part.rows
         return np.concatenate(rows, axis)
 
-    def _in_place(self, name: str) -> bool:
-        return name in self._arrays and self._batch.outputs[name] == 0
-
     def _scaled(self, name: str, part: Part) -> Part:
         """The same part of an axis that has several entries for each row."""
         each = self._arrays[name].shape[self._batch.outputs[name] or 0] // self._rows
         return Part(part.start * each, part.rows * each)
+
+
+def _agree(declared: Sequence[int | str | None], shape: Sequence[int]) -> bool:
+    """Whether ONNX Runtime takes rows of this shape for an output: it goes by what the file says, right or wrong."""
+    known = [(each, dim) for each, dim in zip(declared, shape, strict=False) if isinstance(each, int)]
+    return not declared or (not isinstance(declared[0], int) and all(each == dim for each, dim in known))
 
 
 def along(axis: int, part: Part) -> tuple[slice, ...]:

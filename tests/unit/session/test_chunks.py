@@ -164,6 +164,21 @@ def test_an_output_that_is_an_input_comes_out() -> None:
     assert limited.memory.batches[0].parts > 1
 
 
+@pytest.mark.parametrize("declared", [(1, 16), (9, 16), ("n", 16), ()])
+def test_what_a_file_says_of_its_outputs_may_be_wrong(declared: tuple[int | str, ...]) -> None:
+    proto = model("a = MatMul(x, w) b = Relu(a) y = MatMul(b, v)", "float[n, 32] x", w=(32, 4096), v=(4096, 16))
+    for each in declared:
+        dim = proto.graph.output[0].type.tensor_type.shape.dim.add()
+        if isinstance(each, str):
+            dim.dim_param = each
+        else:
+            dim.dim_value = each
+    fed = feeds(proto, n=64)
+    limited = budgeted(proto, "512KiB")
+    assert same(limited.run(None, fed), session(proto).run(None, fed))
+    assert limited.memory.batches[0].parts > 1
+
+
 def test_outputs_whose_shape_depends_on_data_come_out() -> None:
     proto = model(
         "a = MatMul(x, w) b = Relu(a) y = MatMul(b, v) z = Expand(y, e)",
