@@ -136,6 +136,17 @@ def test_bindings_and_ort_values_find_their_graph(package: Path, source: Path) -
     assert graphs(session) == ["tiled-1.onnx", "model.onnx"]
 
 
+def test_outputs_are_those_of_the_last_run_whatever_is_bound_next(package: Path, source: Path) -> None:
+    session, feeds = InferenceSession(package), arrays(SHAPE)
+    binding = session.io_binding()
+    binding.bind_output("y")
+    for bind_next in (lambda: binding.bind_cpu_input("x", arrays(OTHER)["x"]), binding.clear_binding_inputs):
+        binding.bind_cpu_input("x", feeds["x"])
+        session.run_with_iobinding(binding)
+        bind_next()
+        assert np.array_equal(binding.copy_outputs_to_cpu()[0], expected(source, feeds))
+
+
 def test_without_plans_the_packages_own_graph_is_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onnxmem.session.session._WARNED", set())  # it is said once in a process
     options = onnxruntime.SessionOptions()

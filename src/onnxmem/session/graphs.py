@@ -122,8 +122,9 @@ class GraphBinding:
             self._bound.clear_binding_outputs()
 
     def __getattr__(self, name: str) -> Any:
-        """The rest is about the outputs of the last run: it is the binding of the graph that ran."""
-        return getattr(self.bound()[1], name)
+        """The rest is about the outputs of the last run: it is the binding of the graph that ran, whatever has been
+        bound since; another graph's has none, and ONNX Runtime would read them all the same."""
+        return getattr(self.bound()[1] if self._bound is None else self._bound, name)
 
     def bound(self) -> tuple[InferenceSession, Any]:
         """The session for the shapes that are bound, and its own binding of all of it."""
