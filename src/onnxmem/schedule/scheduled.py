@@ -87,6 +87,7 @@ def order_graph(
         time_limit=deadline.share(STAGE_SHARE),
         effort=question.time_limit * ORDER_EFFORT,
         seed=question.seed,
+        alignment=question.alignment,
     )
 
 

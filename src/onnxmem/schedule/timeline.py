@@ -99,6 +99,7 @@ class _Layout:
     time_limit: float
     effort: float | None
     seed: int
+    alignment: int
     steps: list[Step] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     unknown: list[Tensor] = field(default_factory=list)
@@ -114,15 +115,17 @@ def lay_out(
     time_limit: float = 5.0,
     effort: float | None = None,
     seed: int = 0,
+    alignment: int = 1,
     found: OrderResult | None = None,
 ) -> Timeline:
     """Run `graph` on paper, in the order of that name.
 
-    Sizes may be symbolic. Orders that look at sizes see them at the dimensions in `sample` (1 where it is silent).
+    Sizes may be symbolic. Orders that look at sizes see them at the dimensions in `sample` (1 where it is silent), and
+    as what they take in a plan with this `alignment`: what is proven about an order is proven of those.
     `best` searches with that `effort`, for `time_limit` seconds at most. `found` is the order of the main graph if it
     was chosen elsewhere.
     """
-    layout = _Layout(order, rules or Rules(), sample or {}, time_limit, effort, seed)
+    layout = _Layout(order, rules or Rules(), sample or {}, time_limit, effort, seed, alignment)
     search = found or _choose_order(graph, layout, layout.rules, frozenset())
     _lay_out(graph, layout, "", layout.rules, frozenset(), search.order)
     return Timeline(
@@ -197,7 +200,8 @@ def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozen
 
     def at_sample(size: Dim) -> int:
         # A dimension can be negative at sizes too small for the model; any number will do for those.
-        return max(0, evaluate(size, {name: sample.get(name, 1) for name in symbols_of(size)}))
+        number = max(0, evaluate(size, {name: sample.get(name, 1) for name in symbols_of(size)}))
+        return -(-number // layout.alignment) * layout.alignment
 
     def inner_peak(node: Node) -> int:
         graphs = node.subgraphs

@@ -13,6 +13,7 @@ from onnxmem.model.dims import Dim, symbol
 from onnxmem.model.graph import Graph
 from onnxmem.model.model import Model
 from onnxmem.schedule.orders import ORDERS
+from onnxmem.schedule.scheduled import problem_of
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Span, Timeline, lay_out
 from onnxmem.unknown import Unknown
@@ -225,3 +226,23 @@ def test_sizes_may_stay_symbolic_in_every_order(order: str) -> None:
     graph = raw(CHAIN, {"x": ("N", 4)}, ["y", "z"], CONSTANTS)
     live: list[Dim] = lay_out(graph, order, sample={"N": 100}).live()
     assert max(evaluate(dim, {"N": 3}) for dim in live) >= 96
+
+
+def test_the_best_order_is_the_best_of_what_tensors_take_in_a_plan() -> None:
+    # While big is there, so is t (96 bytes), or else the six that are made of it (24). In a plan each of them begins at
+    # a multiple of 64, and then it is the six that take more.
+    reduced = [node(f"Reduce{how}", ["t"], [how], keepdims=1) for how in ("Max", "Min", "Sum", "Mean", "L1", "L2")]
+    nodes = [
+        node("Split", ["x", "parts"], ["t", "u"], axis=0),
+        node("Expand", ["u", "long"], ["big"]),
+        node("ReduceMax", ["big"], ["r"], keepdims=1),
+        *reduced,
+        node("Concat", [*(each.output[0] for each in reduced), "r"], ["y"], axis=0),
+    ]
+    graph = raw(nodes, {"x": (25,)}, ["y"], {"parts": np.array([24, 1]), "long": np.array([250])})
+    for alignment in (1, 64):
+        timelines = {order: lay_out(graph, order, alignment=alignment) for order in ORDERS}
+        peaks = {order: problem_of(timeline, alignment).lower_bound for order, timeline in timelines.items()}
+        best = timelines["best"].search
+        assert best.optimal
+        assert best.peak == peaks["best"] == min(peaks.values())
