@@ -3,12 +3,13 @@
 Steps are nodes. A node with subgraphs (If, Loop, Scan) is as many steps as its subgraphs have, plus one for itself;
 everything alive around it is alive during all of them. Both branches of an If are laid out one after the other, since
 only one of them runs; the body of a Loop or Scan is laid out once, with what it carries from one round to the next
-counted twice, as it comes in and as it goes out.
+counted twice, as it comes in and as it goes out. What a Loop hands out of it is made after its last round: in its own
+step, to which what that round was fed and has made stays, since it is a copy of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onnxmem.errors import ModelError
@@ -20,6 +21,8 @@ from onnxmem.schedule.search import OrderResult
 from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import lifetimes
 from onnxmem.unknown import Unknown
+
+_LOOP = "Loop"
 
 
 @dataclass(frozen=True)
@@ -139,8 +142,16 @@ def lay_out(
 
 
 def _lay_out(
-    graph: Graph, layout: _Layout, prefix: str, rules: Rules, uncounted: frozenset[str], chosen: Sequence[int]
+    graph: Graph,
+    layout: _Layout,
+    prefix: str,
+    rules: Rules,
+    uncounted: frozenset[str],
+    chosen: Sequence[int],
+    *,
+    copied: bool = False,
 ) -> None:
+    """The nodes one after the other; what stays to the end stays for another step if it is `copied` in that."""
     # For lifetimes all that counts is which sizes are certainly equal: number the expressions, not their values.
     numbers: dict[Dim, int] = {}
     memory = memory_of(graph, rules, number=lambda size: numbers.setdefault(size, len(numbers)), uncounted=uncounted)
@@ -153,9 +164,11 @@ def _lay_out(
         for k, subgraph in enumerate(node.subgraphs):
             inside = _inside(subgraph, node, layout)
             order = _choose_order(subgraph, layout, *inside).order
-            _lay_out(subgraph, layout, f"{prefix}{node.label}/{k}:", *inside, order)
+            inner = f"{prefix}{node.label}/{k}:"
+            _lay_out(subgraph, layout, inner, *inside, order, copied=node.op_type == _LOOP)
         layout.steps.append(Step(labels[position], node.op_type))
     first_step.append(len(layout.steps))
+    end = len(layout.steps) + copied
 
     layout.unknown.extend(
         t
@@ -171,8 +184,12 @@ def _lay_out(
         if isinstance(owner.size, Unknown):
             continue
         span_id = _unique(prefix + owner.name, layout.ids)
-        lower, upper = first_step[row.lower], first_step[min(row.upper, len(chosen))]
-        readers = {node for index in row.storages for node in memory.workload.storages[index].consumers}
+        storages = memory.workload.storages
+        producer = storages[row.storages[0]].producer
+        late = producer >= 0 and owner.name in _copies(graph.nodes[producer])
+        lower = first_step[row.lower + 1] - 1 if late else first_step[row.lower]
+        upper = end if storages[row.storages[-1]].stays else first_step[row.upper]
+        readers = {node for index in row.storages for node in storages[index].consumers}
         layout.spans.append(
             Span(
                 id=span_id,
@@ -181,7 +198,7 @@ def _lay_out(
                 upper=max(upper, lower + 1),
                 size=owner.size,
                 kind=kind,
-                producer=labels.get(memory.workload.storages[row.storages[0]].producer),
+                producer=labels.get(producer),
                 consumers=tuple(labels[node] for node in sorted(readers, key=place.__getitem__)),
             )
         )
@@ -203,14 +220,34 @@ def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozen
         number = max(0, evaluate(size, {name: sample.get(name, 1) for name in symbols_of(size)}))
         return -(-number // layout.alignment) * layout.alignment
 
-    def inner_peak(node: Node) -> int:
-        graphs = node.subgraphs
-        return max((_choose_order(g, layout, *_inside(g, node, layout)).peak for g in graphs), default=0)
+    def beside(node: Node) -> int:
+        found = [_choose_order(g, layout, *_inside(g, node, layout)) for g in node.subgraphs]
+        most = max((each.peak for each in found), default=0)
+        if node.op_type != _LOOP:
+            return most
+        # Its outputs count as if they were there all the time; these are not while the body runs.
+        made = (graph.tensors[name].size for name in _copies(node) if name in graph.tensors and name not in uncounted)
+        later = sum(at_sample(size) for size in made if not isinstance(size, Unknown))
+        return max(most - later, _carried(node, layout, at_sample))
 
-    workload = memory_of(graph, rules, number=at_sample, scratch=inner_peak, uncounted=uncounted).workload
+    workload = memory_of(graph, rules, number=at_sample, scratch=beside, uncounted=uncounted).workload
     return find_order(
         layout.order, graph, workload, time_limit=layout.time_limit, effort=layout.effort, seed=layout.seed
     )
+
+
+def _copies(node: Node) -> Sequence[str]:
+    """The outputs of a Loop that are copies of what its last round has made; those that collect rounds are not."""
+    # The body of a Loop is fed the number of the round and whether to go on, and then what is carried.
+    return node.outputs[: len(node.subgraphs[0].inputs) - 2] if node.op_type == _LOOP else ()
+
+
+def _carried(loop: Node, layout: _Layout, number: Callable[[Dim], int]) -> int:
+    """What the last round of a Loop was fed and has made."""
+    (body,) = loop.subgraphs
+    rules, uncounted = _inside(body, loop, layout)
+    storages = memory_of(body, rules, number=number, uncounted=uncounted).workload.storages
+    return sum(storage.size for storage in storages if storage.stays)
 
 
 def _unique(name: str, taken: set[str]) -> str:

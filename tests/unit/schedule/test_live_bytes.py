@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from onnxmem import zoo
 from onnxmem.model.bindings import bind
@@ -18,9 +19,11 @@ from onnxmem.model.graph import Node
 from onnxmem.model.model import Model
 from onnxmem.schedule import inplace
 from onnxmem.schedule.inplace import aliased_input, overwritten_input
+from onnxmem.schedule.scheduled import ALIGNMENT, problem_of
 from onnxmem.schedule.timeline import lay_out
+from onnxmem.session.planned.trace import record
 from scripts import probe_inplace
-from tests.helpers import REAL_SHAPES, TINY, profile, random_feeds, real_feeds
+from tests.helpers import REAL_SHAPES, TINY, model_of, profile, random_feeds, real_feeds, saved, session_options
 
 VERSION = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(VERSION < (1, 28), reason="profiles have memory since ONNX Runtime 1.28")
@@ -50,6 +53,39 @@ def test_zoo(name: str, tmp_path: Path) -> None:
     proto, path = zoo.build(name, **options), tmp_path / "model.onnx"
     onnx.save(proto, path)
     check(path, random_feeds(proto, dims))
+
+
+@pytest.mark.parametrize("operators", [("Sin",), ("Sin", "Cos", "Sin")])
+def test_loops(operators: tuple[str, ...], tmp_path: Path) -> None:
+    """What a loop returns is made when its body is done: the most is alive at one of the two times, or at the other."""
+    names = ["state", *(f"after {k}" for k in range(len(operators)))]
+    body = helper.make_graph(
+        [
+            *(helper.make_node(op, [names[k]], [names[k + 1]]) for k, op in enumerate(operators)),
+            helper.make_node("Identity", ["on"], ["still"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("turn", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("on", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, (64, 64)),
+        ],
+        [
+            helper.make_tensor_value_info("still", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info(names[-1], TensorProto.FLOAT, (64, 64)),
+        ],
+    )
+    nodes = [helper.make_node("Loop", ["turns", "yes", "x"], ["y"], body=body)]
+    constants = {"turns": np.array(3), "yes": np.array(True)}
+    path = saved(model_of(nodes, {"x": [64, 64]}, ["y"], constants, opset=13), tmp_path)
+    trace = record(str(path), {"x": np.ones((64, 64), np.float32)}, session_options("all"))
+    graph = Model.open(path).graph(view="optimized", level="all")
+    wanted = trace.problem(outputs=True).lower_bound
+    for order in ("ort-default", "best"):
+        timeline = lay_out(graph, order, alignment=ALIGNMENT)
+        # Single numbers may be alive one step longer or less.
+        assert problem_of(timeline, ALIGNMENT).lower_bound == pytest.approx(wanted, abs=4 * ALIGNMENT)
+        assert order != "best" or timeline.search.peak == problem_of(timeline, ALIGNMENT).lower_bound
 
 
 @pytest.mark.models

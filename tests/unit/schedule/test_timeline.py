@@ -143,7 +143,11 @@ def test_a_loop_counts_what_it_carries_as_it_comes_in_and_as_it_goes_out() -> No
     assert (ids["loop/0:state"], ids["loop/0:next"], ids["loop/0:t"]) == (128, 128, 128)
     assert (ids["y"], ids["rows"]) == (128, 640)
     assert [step.op_type for step in timeline.steps] == ["Identity", "Exp", "Exp", "Loop"]
-    assert life(timeline, "loop/0:state") == (0, 3)
+    # What is carried out of it is copied from what the last round made, and collected rounds are there from the start.
+    assert life(timeline, "loop/0:state") == (0, 4)
+    assert life(timeline, "loop/0:next") == (2, 4)
+    assert life(timeline, "y") == (3, 4)
+    assert life(timeline, "rows") == (0, 4)
 
 
 def test_what_a_loop_changes_is_not_known_nor_what_follows_from_it() -> None:
