@@ -328,6 +328,19 @@ def test_a_limit_is_recommended_only_for_what_was_seen_to_hold_under_it() -> Non
     assert together[-1].command == "onnxmem fit model.onnx --budget 140MiB --workers 4 --verify"
 
 
+def test_what_one_range_lets_in_is_run_with_the_others_at_their_beginning() -> None:
+    (answer,) = _predicted_fit()["answers"]
+    other = {**answer, "axis": {"names": ["rows", "columns"], "start": 96, "stop": 640, "step": 32}}
+    unasked = {**answer, "axis": {"names": ["width"], "start": 32, "stop": None, "step": 32}}
+    section = make_report([_predicted_fit(answers=[answer, other, unasked])]).sections[0]
+    first, second, *_ = (action.command for action in section.actions)
+    assert first.endswith("--mode planned --dim model.onnx=12 --dim rows=96 --dim columns=96 --dim height=64")
+    assert second.endswith("--mode planned --dim rows=12 --dim columns=12 --dim model.onnx=1 --dim height=64")
+    stay = "the other ranges stay at their beginning"
+    assert f"While model.onnx grows, {stay}: rows 96 and columns 96." in section.notes
+    assert not any(stay in note for note in make_report([samples.fit()]).sections[0].notes)
+
+
 def test_what_held_stands_beside_its_size() -> None:
     section = make_report([samples.fit()]).sections[0]
     assert section.tables[0].columns[1:3] == ("largest", "predicted")

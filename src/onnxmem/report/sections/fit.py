@@ -190,9 +190,15 @@ def _tiles(document: Document, answer: Document) -> Iterable[Action]:
 
 
 def _given(document: Document, answer: Document, size: int) -> list[str]:
-    dims = [f"{name}={size}" for name in answer["axis"]["names"]]
-    dims += [f"{name}={value}" for name, value in document["fixed"].items()]
-    return [word for dim in dims for word in ("--dim", dim)]
+    dims = {**dict.fromkeys(answer["axis"]["names"], size), **_others(document, answer), **document["fixed"]}
+    return [word for name, number in dims.items() for word in ("--dim", f"{name}={number}")]
+
+
+def _others(document: Document, answer: Document) -> dict[str, int]:
+    """The dimensions of the other ranges that were asked for, which stay at their beginning."""
+    # Those that nobody asked for have the numbers that are assumed of them.
+    axes = (each["axis"] for each in document["answers"] if each is not answer)
+    return {name: axis["start"] for axis in axes for name in axis["names"] if name not in document["assumed"]}
 
 
 def _actions(document: Document, answer: Document) -> Iterable[Action]:
@@ -302,6 +308,9 @@ def _notes(document: Document) -> list[str]:
             f"Nothing can be promised: {one} of a size that depends on what is fed, in no figure. Use --verify."
         )
     for answer in document["answers"]:
+        if others := _others(document, answer):
+            at = listed([f"{words(name, 30)} {number:,}" for name, number in others.items()])
+            notes.append(f"While {_axis(answer)} grows, the other ranges stay at their beginning: {at}.")
         notes += [note for mode in answer["modes"] for note in _about_mode(mode, _axis(answer))]
         if answer["impossible"]:
             few = listed([f"{each:,}" for each in answer["impossible"][:_FEW]])
