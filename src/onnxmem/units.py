@@ -56,6 +56,11 @@ def typed_bytes(count: int) -> str:
     return f"{tenths // 10}{f'.{tenths % 10}' if tenths % 10 else ''}{unit}"
 
 
+def typed_exactly(count: int) -> str:
+    """A size as people type it that is neither more nor less: "12MiB", or in plain bytes."""
+    return f"{count // 2**20}MiB" if count % 2**20 == 0 else str(count)
+
+
 def format_apart(one: int, other: int) -> tuple[str, str]:
     """Two sizes of which one is larger: in plain bytes, if they would read the same."""
     first, second = format_bytes(one), format_bytes(other)

@@ -55,6 +55,13 @@ def test_rows_of_a_batch_come_before_tiles() -> None:
     )
 
 
+def test_a_package_is_asked_to_keep_to_the_budget_itself() -> None:
+    for budget, said in (("3MiB", "3MiB"), (f"{3 * MIB + 1}", f"{3 * MIB + 1}"), ("2.99MiB", "3135242")):
+        found, facts = asked(means("n"), budget)
+        assert facts.chosen is not None and facts.chosen.kind == "rows"
+        assert any(action.command.endswith(f"--budget {said}") for action in section(found.document()).actions)
+
+
 def test_tiles_where_there_is_no_batch_and_the_least_where_nothing_fits() -> None:
     model = means(512)
     _, facts = asked(model, "4MiB")

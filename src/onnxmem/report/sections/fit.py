@@ -9,11 +9,10 @@ from onnxmem.fitting.changes import PACKED
 from onnxmem.report.cells import Document, count, known, listed, number, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_assumed, about_machine, ask_for_sizes, command, model
-from onnxmem.units import format_bytes, format_count, format_percent
+from onnxmem.units import format_bytes, format_count, format_percent, typed_exactly
 
 _KEPT = ("--range", "--threads")
 _ASKED = ("--dim", "--shape", "--threads", "--mode")
-_MIB = 2**20
 _FEW = 4
 
 
@@ -173,7 +172,7 @@ def _to_be_sure(document: Document) -> Iterable[Action]:
     if not document["fits"] or _measured_any(document["answers"]):
         return
     many = ("--workers", str(document["workers"])) if document["workers"] > 1 else ()
-    given = ("--budget", _plain(document["budget_bytes"]), *many, "--verify")
+    given = ("--budget", typed_exactly(document["budget_bytes"]), *many, "--verify")
     yield Action(
         "Measure what holds" + ("" if many else " under a real limit, which counts reserved memory, too"),
         command=command(document, "fit", *given, kept=(*_ASKED, "--range")),
@@ -215,14 +214,9 @@ def _actions(document: Document, answer: Document) -> Iterable[Action]:
             do = command(document, "pack", "--mode", mode, *given, "-o", "package", kept=("--range",))
         else:
             held = document["workers"] == 1 and modes[change["mode"]].get("verified")
-            limit = ("--memory-limit", _plain(document["budget_bytes"])) if held else ()
+            limit = ("--memory-limit", typed_exactly(document["budget_bytes"])) if held else ()
             do = command(document, "measure", "--mode", mode, *given, *limit, kept=_KEPT)
         yield Action(f"{mode}: {gain}; {words(change['text'])}.", command=do)
-
-
-def _plain(size: int) -> str:
-    """As one types it."""
-    return f"{size // _MIB}MiB" if size % _MIB == 0 else str(size)
 
 
 def _is_curve(answer: Document) -> bool:

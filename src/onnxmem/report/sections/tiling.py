@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from onnxmem.report.cells import Document, count, known, name, number, percent, size, words
 from onnxmem.report.report import Action, Cell, Fact, Table
 from onnxmem.report.sections.common import command
-from onnxmem.units import format_bytes, format_percent, format_times, typed_bytes
+from onnxmem.units import format_bytes, format_percent, format_times, typed_bytes, typed_exactly
 
 
 def tiling_facts(document: Document) -> list[Fact]:
@@ -28,7 +28,7 @@ def tiling_actions(document: Document) -> list[Action]:
     if not (document.get("tiling") or {}).get("parts"):
         return []
     capacity = number(document, "capacity_bytes")
-    how = ("--tile",) if capacity is None else ("--budget", typed_bytes(int(capacity)))
+    how = ("--tile",) if capacity is None else ("--budget", typed_exactly(int(capacity)))
     return [Action("Make a package that runs like this", command=command(document, "pack", "-o", "tiled.pack", *how))]
 
 
@@ -75,7 +75,8 @@ def budget_actions(document: Document) -> list[Action]:
     if budget is None or step is None or step["kind"] == "as it is":
         return []
     limit = number(budget, "budget_bytes") if budget["chosen"] else None
-    asked = typed_bytes(int(limit or step["needed_bytes"]))
+    # What is given is a limit, what is needed has to fit.
+    asked = typed_exactly(int(limit)) if limit else typed_bytes(int(step["needed_bytes"]))
     return [
         Action(
             "Make a package that keeps to it" if budget["chosen"] else "Make a package that needs that little",
