@@ -58,7 +58,9 @@ def budget_facts(document: Document) -> list[Fact]:
     facts = []
     if limit is not None:
         how = (
-            "nothing needs as little" if chosen is None else f"{_way(chosen, budget)}: {known(chosen, 'needed_bytes')}"
+            "nothing was found that needs as little"
+            if chosen is None
+            else f"{_way(chosen, budget)}: {known(chosen, 'needed_bytes')}"
         )
         facts.append(Fact("budget of a run", size(budget, "budget_bytes"), how))
     if chosen is None:  # else nobody looked for less than that
