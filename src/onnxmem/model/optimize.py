@@ -55,16 +55,26 @@ def optimize(
     """
     with temporary_folder() as temporary:
         source, target = temporary / "skeleton.onnx", temporary / "optimized.onnx"
-        write_skeleton(model, folder, source, fixed, marked=True)
-        on_host = _run_optimizer(source, target, level, device=device)
-        # What is left out here is never asked for again; the file will be gone.
-        optimized = onnx.load_model_from_string(without_weights(target, _LARGEST_KEPT_INTEGERS + 1))
+        # A mark is for graphs that ONNX Runtime does not change. Others it would make another graph of: with a local
+        # function in a model, operators that are functions become their bodies before the optimizer, and not after it.
+        for marked in (False, True):
+            write_skeleton(model, folder, source, fixed, marked=marked)
+            on_host = _run_optimizer(source, target, level, device=device)
+            # What is left out here is never asked for again; the file will be gone.
+            optimized = onnx.load_model_from_string(without_weights(target, _LARGEST_KEPT_INTEGERS + 1))
+            if _what_runs(optimized) != _what_runs(model):
+                break
     for node in optimized.graph.node:
         if (node.name, node.op_type) in on_host:
             node.doc_string = ON_HOST
         if _made_in_any_order(node):
             node.name = ""  # it ends in a number that is another one each time
     return optimized
+
+
+def _what_runs(model: ModelProto) -> set[tuple[str, ...]]:
+    """The nodes, without constants, in no order."""
+    return {(n.op_type, n.domain, *n.input, *n.output) for n in model.graph.node if not is_constant(n)}
 
 
 def sort_by_chance(optimized: ModelProto) -> bool:

