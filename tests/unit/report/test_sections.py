@@ -341,6 +341,14 @@ def test_what_one_range_lets_in_is_run_with_the_others_at_their_beginning() -> N
     assert not any(stay in note for note in make_report([samples.fit()]).sections[0].notes)
 
 
+def test_workers_fit_at_the_smallest_size_or_as_it_is() -> None:
+    for names, where in (["batch"], "at batch 1"), ([], "as it is"):
+        document = _predicted_fit()
+        document["answers"][0]["axis"]["names"] = names
+        facts = {fact.label: fact.about for fact in make_report([document]).sections[0].facts}
+        assert facts["workers that fit"] == f"stock, {where}, sharing what they can"
+
+
 def test_what_held_stands_beside_its_size() -> None:
     section = make_report([samples.fit()]).sections[0]
     assert section.tables[0].columns[1:3] == ("largest", "predicted")

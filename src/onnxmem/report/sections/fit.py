@@ -140,9 +140,9 @@ def _facts(document: Document, answer: Document) -> tuple[Fact, ...]:
     elif best["bytes"] is not None:
         facts.append(Fact("predicted", size(best, "bytes"), f"{name}, at the largest that fits"))
     most = max(answer["modes"], key=lambda mode: int(mode["workers"]))
-    at = f"{_axis(answer)} {most['points'][0]['size']:,}" if _axis(answer) else "as it is"
+    at = f"at {_axis(answer)} {most['points'][0]['size']:,}" if _axis(answer) else "as it is"
     facts.append(
-        Fact("workers that fit", count(most, "workers"), f"{words(most['mode'], 30)}, at {at}, sharing what they can")
+        Fact("workers that fit", count(most, "workers"), f"{words(most['mode'], 30)}, {at}, sharing what they can")
     )
     return tuple(facts)
 
