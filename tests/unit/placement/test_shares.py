@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from onnxmem.errors import PlanError
 from onnxmem.placement import shares
 from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import Buffer, Problem
-from onnxmem.placement.strategies import STRATEGIES, solve
+from onnxmem.placement.strategies import STRATEGIES, best, solve
 from onnxmem.placement.table import read_plan, read_problem, write_plan, write_problem
 from onnxmem.placement.validate import validate_plan
 from tests.unit.placement import reference
@@ -212,3 +214,34 @@ def test_the_same_seed_shares_the_same_places() -> None:
     plans = [solve(problem, "best", seed=3, threads=2, effort=0.1, time_limit=600.0) for _ in range(3)]
     assert not plans[0].optimal and plans[0].peak < buffers.lower_bound
     assert all(np.array_equal(plan.offsets, plans[0].offsets) for plan in plans)
+
+
+# Nobody hears of one that comes when a generator is closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_at_any_call_ends_a_search_with_a_plan_or_as_it_is() -> None:
+    # Three at once, of which two can share: the bound cannot be met, so that all choices are tried.
+    problem = Problem.of([Buffer("a", 0, 4, 4), Buffer("b", 1, 5, 4), Buffer("c", 2, 6, 4)], shares=[(0, 1), (1, 2)])
+    left, limit = 0, 0
+
+    def interrupt(_frame: Any, event: str, _what: Any) -> None:
+        nonlocal left
+        left -= event == "call"
+        if left < 0 and event == "call":
+            raise KeyboardInterrupt
+
+    while limit < 10_000:
+        left = limit
+        sys.setprofile(interrupt)
+        try:
+            plan = best.plan(problem, threads=1)
+        except KeyboardInterrupt:
+            plan = None
+        finally:
+            sys.setprofile(None)
+        if plan is not None:
+            validate_plan(plan)
+            assert plan.proven_bound <= 8 <= plan.peak
+        if left >= 0:
+            return
+        limit += 1
+    raise AssertionError("it never came to its end")

@@ -141,7 +141,9 @@ class Sharing:
             self.attempt(used, _SMALL_SHARE)
             return self.bounds[used.tobytes()]
         pair, others = undecided[:1], undecided[1:]
-        more = np.unique(np.concatenate([used, pair]), axis=0)
+        # Not by `np.unique`: comparing rows makes a TypeError of a Ctrl-C that comes then.
+        more = np.concatenate([used, pair])
+        more = more[np.lexsort((more[:, 1], more[:, 0]))]
         fitting = others[[compatible(*self.columns[:2], more, one) for one in others]]
         return min(self.all_choices(more, fitting), self.all_choices(used, others))
 
