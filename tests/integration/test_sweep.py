@@ -183,6 +183,24 @@ def test_ctrl_c_keeps_what_is_there(models: Path) -> None:
     assert integrity(store) == "ok"
 
 
+def test_nothing_is_left_of_cells_that_were_not_over(models: Path) -> None:
+    """Their workers are killed while they have temporary folders of their own."""
+    temporary = models / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "onnxmem", "sweep", "chain.onnx", "--runs", "1000000", "--threads", "1"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    child = subprocess.Popen(command, cwd=models, env=environment, stderr=subprocess.PIPE, text=True)
+    # The measured process is there, and so is the folder it writes into.
+    while len(psutil.Process(child.pid).children(recursive=True)) < 2 or not list(temporary.rglob("onnxmem.tmp-*")):
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate()
+    assert child.returncode == 130, err
+    # ONNX Runtime keeps a file of its own in the temporary directory.
+    assert set(os.listdir(temporary)) <= {".ses"}
+
+
 def test_measurements_at_a_time_have_their_own_cores(models: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     if cores < 2:

@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import IO, Self
 
 from onnxmem.documents import encode
 from onnxmem.environment import available_cores
-from onnxmem.folders import temporary_file
+from onnxmem.folders import temporary_file, temporary_folder
 from onnxmem.measurement.device import HOST
 from onnxmem.process.child import Ended, end_child, has_ended, send_line, start_child
 from onnxmem.sweeping.cell import Stage
@@ -61,10 +62,11 @@ class Embedded:
         return self._alone if stage.device == HOST else core_sets(1)
 
     def run(self, jobs: Sequence[Job], stage: Stage, on_start: OnStart) -> Answers:
-        cores = self._places(stage)
-        slots, queue = [_Slot(each) for each in cores], deque(jobs)
-        try:
-            with selectors.DefaultSelector() as selector:
+        queue = deque(jobs)
+        # Workers are killed, at the end or before it: what they and theirs have not cleared away goes with the folder.
+        with temporary_folder() as folder, selectors.DefaultSelector() as selector:
+            slots = [_Slot(cores, folder) for cores in self._places(stage)]
+            try:
                 answers: list[tuple[Job, Outcome]] = []
                 while queue or any(slot.job for slot in slots):
                     for slot in slots:
@@ -82,9 +84,9 @@ class Embedded:
                         else:
                             answers.append((job, replace(outcome, tries=job.tries)))
                 yield from answers
-        finally:
-            for slot in slots:
-                slot.end()
+            finally:
+                for slot in slots:
+                    slot.end()
 
 
 def _outcomes(slots: Sequence[_Slot], selector: selectors.BaseSelector) -> Iterator[tuple[_Slot, Outcome]]:
@@ -104,6 +106,8 @@ class _Slot:
     """The place of one worker, which is started when there is work, and again after it died."""
 
     cores: tuple[int, ...]
+    folder: Path
+    """For its temporary files."""
     job: Job | None = None
     _child: subprocess.Popen[bytes] | None = None
     _errors: IO[bytes] | None = None
@@ -124,7 +128,10 @@ class _Slot:
 
     def _start(self, selector: selectors.BaseSelector) -> None:
         self._errors, pipe = self._open.enter_context(temporary_file()), subprocess.PIPE
-        self._child = start_child("onnxmem.sweeping.worker", self.cores, stdin=pipe, stdout=pipe, stderr=self._errors)
+        place = {"TMPDIR": str(self.folder)}
+        self._child = start_child(
+            "onnxmem.sweeping.worker", self.cores, environment=place, stdin=pipe, stdout=pipe, stderr=self._errors
+        )
         assert self._child.stdout is not None
         selector.register(self._child.stdout, selectors.EVENT_READ, self)
 
