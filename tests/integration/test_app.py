@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -171,3 +172,24 @@ other.join()
 def test_a_chart_waits_for_what_another_tab_is_loading() -> None:
     told = subprocess.run([sys.executable, "-c", _RACE], check=False, capture_output=True, text=True, timeout=WAIT)
     assert (told.returncode, told.stderr) == (0, ""), told.stderr[-500:]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code", "said"),
+    [
+        ([signal.SIGINT, signal.SIGINT], 130, ["onnxmem: interrupted"]),
+        ([signal.SIGALRM], 3, ["onnxmem: not done within 1e+06 seconds", "hint: --time-limit SECONDS allows more"]),
+    ],
+    ids=["Ctrl-C twice", "time limit"],
+)
+def test_however_the_dashboard_ends_it_says_so_in_a_sentence(numbers: list[int], code: int, said: list[str]) -> None:
+    pytest.importorskip("streamlit", reason="the package streamlit is not installed")
+    command = [sys.executable, "-m", "onnxmem", "app", "--no-browser", "--port", "0", "--time-limit", "1000000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        assert "the dashboard is at" in server.stderr.readline() and "Ctrl-C" in server.stderr.readline()
+        for number in numbers:
+            server.send_signal(number)
+            time.sleep(0.05)
+        assert server.stderr.read().splitlines() == said
+    assert server.returncode == code

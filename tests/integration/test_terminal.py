@@ -181,7 +181,7 @@ def test_the_old_name_of_the_limit_still_works(model: Path) -> None:
     assert done.returncode == 3 and "Traceback" not in done.stderr
 
 
-def test_no_time_at_all_is_refused(model: Path) -> None:
-    for limit in ("0", "-1", "nan"):
+def test_no_time_at_all_is_refused_and_more_than_there_is(model: Path) -> None:
+    for limit in ("0", "-1", "nan", "inf", "1e10"):
         done = typed("estimate", model, "--time-limit", limit)
         assert done.returncode == 2 and "the time limit must be more than 0 seconds" in done.stderr

@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from onnxmem.app.settings import Settings, configure
@@ -75,12 +76,19 @@ def _server(settings: Settings, **guarded: Any) -> Any:
     import onnxmem.app.dashboard  # noqa: F401, PLC0415
     from onnxmem.app.guard import Guard  # noqa: PLC0415
 
+    class Server(uvicorn.Server):
+        """Pressed twice, Ctrl-C ends it as once does; it would break off what is ending, with a traceback of that."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if not self.should_exit:
+                super().handle_exit(sig, frame)
+
     megabytes = max(1, -(-settings.upload_limit // 2**20))
     for name, value in {**_OPTIONS, "server.port": guarded["port"], "server.maxUploadSize": megabytes}.items():
         config.set_option(name, value)
     page = Path(__file__).with_name("page.py")
     app = App(page, middleware=[Middleware(Guard, **guarded)], on_script_error=_say)
-    return uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws_max_size=2**20))
+    return Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws_max_size=2**20))
 
 
 def _say(error: Exception) -> bool:

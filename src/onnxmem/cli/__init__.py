@@ -28,7 +28,7 @@ from onnxmem.cli import (
     zoo,
 )
 from onnxmem.cli.console import tell
-from onnxmem.cli.groups import end_on_sigterm, interruptible, spread
+from onnxmem.cli.groups import end_on_signals, interruptible, spread
 from onnxmem.cli.streams import is_full, lead_nowhere, open_closed
 from onnxmem.errors import OnnxmemError, UsageError
 
@@ -83,10 +83,10 @@ def main() -> None:
     open_closed()
     arguments = [_renamed(argument) for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
-    end_on_sigterm()
+    end_on_signals()
     try:
         with interruptible(None):
-            app(arguments, standalone_mode=True)
+            _run(arguments)
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong.
         lead_nowhere(sys.stdout)
@@ -105,6 +105,16 @@ def main() -> None:
         else:
             tell(f"unexpected {type(error).__name__}: {error}", "run it again with --debug and report what it shows")
         sys.exit(3)
+
+
+def _run(arguments: list[str]) -> None:
+    try:
+        app(arguments, standalone_mode=True)
+    except SystemExit as ended:
+        # Before and after a verb Typer takes interrupts for itself: all with the code of Ctrl-C, and without a word.
+        if ended.__context__ and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
+            raise ended.__context__.__cause__ from None
+        raise
 
 
 def _renamed(argument: str) -> str:

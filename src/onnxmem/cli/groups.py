@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import signal
+import time
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from onnxmem.errors import OnnxmemError, UsageError
 
 # Verbs that watch the limit themselves have something to show when it is over: they get the time to do so.
 _GRACE = 3.0
+_AT_ONCE = 1.0
+_LONGEST = 1e9
+"""Of time limits, in seconds: what waits for more than some of these is refused by the system."""
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
@@ -75,17 +79,22 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM came: whoever clears up after Ctrl-C does so now, too."""
 
 
-class _OutOfTime(KeyboardInterrupt):
-    """The time limit is over."""
+def end_on_signals() -> None:
+    """From now on SIGTERM ends this process as Ctrl-C does: with nothing left behind.
 
+    What comes within a second of another says the same once more, and must not keep from clearing up.
+    """
+    last = -_AT_ONCE
 
-def end_on_sigterm() -> None:
-    """From now on SIGTERM ends this process as Ctrl-C does: with nothing left behind."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise _Terminated
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last - before >= _AT_ONCE:
+            raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background of a script it is ignored
+        signal.signal(signal.SIGINT, stop)
 
 
 @contextmanager
@@ -94,21 +103,24 @@ def interruptible(seconds: float | None, grace: float = 0.0) -> Iterator[None]:
 
     Raises Interrupted if anything ended it before it was done.
     """
-    if seconds is not None and not seconds > 0:
-        raise UsageError(f"the time limit must be more than 0 seconds, not {seconds:g}")
+    if seconds is not None and not 0 < seconds <= _LONGEST:
+        raise UsageError(f"the time limit must be more than 0 seconds and at most {_LONGEST:g}, not {seconds:g}")
+    late = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise _OutOfTime
+        nonlocal late
+        late = True
+        signal.raise_signal(signal.SIGTERM)  # whoever has a way to end of its own, as servers have, takes it
 
     before = signal.signal(signal.SIGALRM, stop)
     if seconds is not None:
         signal.setitimer(signal.ITIMER_REAL, seconds + grace)
     try:
         yield
-    except _OutOfTime:
-        message = f"not done within {seconds:g} seconds"
-        raise Interrupted(message, 3, hint="--time-limit SECONDS allows more") from None
     except _Terminated:
+        if late:
+            message = f"not done within {seconds:g} seconds"
+            raise Interrupted(message, 3, hint="--time-limit SECONDS allows more") from None
         raise Interrupted("ended by SIGTERM", 128 + signal.SIGTERM) from None
     except KeyboardInterrupt:
         raise Interrupted("interrupted", 128 + signal.SIGINT) from None

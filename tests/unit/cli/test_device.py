@@ -25,7 +25,7 @@ from onnxmem import cli
 def test_without_a_gpu(
     arguments: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "end_on_sigterm", lambda: None)  # which is for processes of its own
+    monkeypatch.setattr(cli, "end_on_signals", lambda: None)  # which is for processes of its own
     monkeypatch.setattr(sys, "argv", ["onnxmem", *arguments.split(), "--device", "cuda"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
