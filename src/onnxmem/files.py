@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -62,14 +63,19 @@ def clear_left_behind(parent: Path, prefix: str, before: Callable[[Path], None] 
                 os.close(lock)
 
 
-def _locked(path: Path) -> tuple[int, str]:
-    """A new file beside `path`, and its name; its lock says that somebody is at it."""
+def unused(path: Path) -> Path:
+    """A name for what is to become `path`, beside it. Known before it is there, so that no signal comes in between."""
+    return path.parent / f"{partial_prefix(path)}{secrets.token_hex(8)}{path.suffix}"
+
+
+def _locked(path: Path) -> int:
+    """A new private file; its lock says that somebody is at it."""
     while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=partial_prefix(path), suffix=path.suffix)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with suppress(OSError):  # some file systems have no locks: then nobody clears there, either
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
-            return handle, name
+            return handle
         os.close(handle)  # another process, which was clearing at that moment, was faster
 
 
@@ -81,14 +87,15 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with suppress(OSError):
         clear_left_behind(path.parent, partial_prefix(path))
+    temporary = unused(path)
+    handle: int | None = None
     try:
-        handle, name = _locked(path)
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
-    temporary = Path(name)
-    try:
+        try:
+            handle = _locked(temporary)
+        except OSError as error:
+            raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
         yield temporary
-        # mkstemp makes private files; a result file should have the permissions any new file gets.
+        # It is private; a result file should have the permissions any new file gets.
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
@@ -96,9 +103,9 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror}") from error
     finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        os.close(handle)
+        temporary.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

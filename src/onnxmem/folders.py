@@ -9,6 +9,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import stat
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from onnxmem.errors import UsageError
-from onnxmem.files import MAY_WRITE, clear_left_behind, partial_prefix
+from onnxmem.files import MAY_WRITE, clear_left_behind, partial_prefix, unused
 from onnxmem.user_cache import user_cache
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -58,15 +59,14 @@ def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
     """
     parent = _parent(beside)
     _clear(parent, _TEMPORARY)
-    while True:
+    folder = parent / f"{_TEMPORARY}{secrets.token_hex(8)}"
+    lock: int | None = None
+    try:
         try:
-            folder = Path(tempfile.mkdtemp(dir=parent, prefix=_TEMPORARY))
+            while lock is None:
+                lock = _made(folder)
         except OSError as error:
             raise _no_room(parent, beside, error) from error
-        lock = _lock(folder)
-        if lock is not None:
-            break
-    try:
         yield folder
     except OSError as error:
         # NumPy says only how much it could not write.
@@ -74,8 +74,7 @@ def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
             raise _no_room(parent, beside, error) from error
         raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        _remove(folder, lock)
 
 
 @contextmanager
@@ -113,18 +112,18 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
     It is locked while the block runs. Those of earlier calls that were killed are not, and are removed first.
     """
-    prefix = partial_prefix(path)
-    _clear(path.parent, prefix)
+    _clear(path.parent, partial_prefix(path))
+    temporary = unused(path)
+    lock: int | None = None
     try:
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
-    lock = _lock(temporary)
-    if lock is None:
-        raise UsageError(f"another process is writing '{path}'", hint="try again when it is done")
-    try:
+        try:
+            lock = _made(temporary)
+        except OSError as error:
+            raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
+        if lock is None:
+            raise UsageError(f"another process is writing '{path}'", hint="try again when it is done")
         yield temporary
-        # mkdtemp makes private folders; this one is for workers that may run as other users.
+        # It is private; this one is for workers that may run as other users.
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o777 & ~umask)
@@ -134,9 +133,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror or error}") from error
     finally:
-        # After an exchange this is the old folder.
-        shutil.rmtree(temporary, ignore_errors=True)
-        os.close(lock)
+        _remove(temporary, lock)  # after an exchange this is the old folder
 
 
 def sync(path: Path) -> None:
@@ -148,8 +145,21 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _lock(folder: Path) -> int | None:
-    """Lock a folder that was just made; None if another process, which was clearing at that moment, was faster."""
+def _remove(folder: Path, lock: int | None) -> None:
+    """Remove a folder and unlock it, also where it was not made to the end."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:  # which ends the process, and not this
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _made(folder: Path) -> int | None:
+    """Make a private folder and lock it; None if another process, which was clearing at that moment, was faster."""
+    folder.mkdir(mode=0o700)
     try:
         lock = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
@@ -179,7 +189,7 @@ def _put(temporary: Path, path: Path) -> None:
         if swap and swap(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
             return
     # Some file systems cannot exchange names. Then there is a moment with no folder at all, but never half of one.
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=temporary.name[:-8]))
+    aside = unused(path)
     path.rename(aside)
     temporary.rename(path)
     shutil.rmtree(aside, ignore_errors=True)

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import stat
@@ -30,6 +31,16 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
         fail_half_way()
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["plan.csv"]
+
+
+def test_an_interrupt_while_it_is_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_text(tmp_path / "plan.csv", "x")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_new_file_has_ordinary_permissions(tmp_path: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -44,21 +48,42 @@ def test_what_was_left_is_cleared_and_what_is_in_use_is_not(temporary: Path) -> 
 def test_another_process_may_clear_a_folder_before_it_is_locked(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[str] = []
-    really = tempfile.mkdtemp
+    tried = 0
+    really = Path.mkdir
 
-    def cleared_at_once(**where: str) -> str:
-        made.append(really(**where))
-        if len(made) < 3:
-            Path(made[-1]).rmdir()
-        return made[-1]
+    def cleared_at_once(folder: Path, mode: int) -> None:
+        nonlocal tried
+        tried += 1
+        really(folder, mode)
+        if tried < 3:
+            folder.rmdir()
 
-    monkeypatch.setattr(tempfile, "mkdtemp", cleared_at_once)
+    monkeypatch.setattr(Path, "mkdir", cleared_at_once)
     with temporary_folder() as folder:
-        assert str(folder) == made[2] and folder.is_dir()
-    made.clear()
+        assert tried == 3 and folder.is_dir()
+    tried = 0
     with pytest.raises(UsageError, match="another process is writing"), replacing_folder(temporary / "package"):
         pass
+
+
+@pytest.mark.parametrize("made", [temporary_folder, lambda: replacing_folder(Path(tempfile.gettempdir()) / "package")])
+@pytest.mark.parametrize("where", ["flock", "rmtree"])
+def test_an_interrupt_while_it_is_made_or_removed_leaves_nothing(
+    where: str, made: Callable[[], AbstractContextManager[Path]], temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = fcntl if where == "flock" else shutil
+    really = getattr(module, where)
+
+    def interrupted(*arguments: object, **keywords: object) -> None:
+        monkeypatch.setattr(module, where, really)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, where, interrupted)
+    (temporary / "package").mkdir()
+    (temporary / "package" / "old").touch()
+    with pytest.raises(KeyboardInterrupt), made() as folder:
+        (folder / "new").touch()
+    assert os.listdir(temporary) == ["package"]
 
 
 def test_a_folder_beside_a_file(temporary: Path) -> None:
