@@ -11,6 +11,16 @@ from onnxmem.errors import UsageError
 _LEAST = 0.01
 
 
+LONGEST = 1e9
+"""Of time limits that are given, in seconds: what waits for more than some of these is refused by the system."""
+
+
+def check_time_limit(seconds: float) -> None:
+    """Refuse what is no time, or more than can be waited for."""
+    if not 0 < seconds <= LONGEST:
+        raise UsageError(f"the time limit must be more than 0 seconds and at most {LONGEST:g}, not {seconds:g}")
+
+
 class Deadline:
     """A moment after which no stage should go on; `time_limit` are the seconds from now until then."""
 

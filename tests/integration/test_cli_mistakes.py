@@ -38,6 +38,52 @@ def chain(*, nodes: list[onnx.NodeProto] | None = None, **changes: Any) -> onnx.
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("plan m.onnx --strategy :", "strategy ':' cannot be imported"),
+        ("measure m.onnx --memory-limit 8388608TiB", "a memory limit of 9223372036854775808 bytes is more"),
+        (
+            "sweep m.onnx --store s --cell-time-limit nan",
+            "the time limit must be more than 0 seconds and at most 1e+09",
+        ),
+        (
+            "sweep m.onnx --store s --cell-time-limit 1e10",
+            "the time limit must be more than 0 seconds and at most 1e+09",
+        ),
+        ("sweep m.onnx --store s --verbs share --workers 0", "numbers of workers must be between 1 and 256"),
+        ("sweep m.onnx --store pipe", "cannot read 'pipe': it is not a file"),
+        ("sweep status pipe", "cannot read 'pipe': it is not a file"),
+        ("history pipe", "cannot read 'pipe': it is not a file"),
+        ("check m.onnx --budget 1GiB --history pipe", "cannot read 'pipe': it is not a file"),
+        ("check m.onnx --budget 1GiB --history new.json -o new.json", "'new.json' is read by this command"),
+        ("check m.onnx --budget 1GiB --history new.xml --junit new.xml", "'new.xml' is read by this command"),
+        ("sweep m.onnx --store new.json -o new.json", "'new.json' is read by this command"),
+        ("pack loop.onnx -o package", "cannot read 'loop.onnx': there is no such file"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_work(run: Run, tmp_path: Path, typed: str, said: str) -> None:
+    onnx.save(chain(), tmp_path / "m.onnx")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop.onnx").symlink_to("loop.onnx")
+    before = set(os.listdir(tmp_path))
+    code, out, err = run(*typed.split(), "--time-limit", "60")
+    assert (code, out) == (2, "") and err.startswith(f"onnxmem: {said}"), err
+    assert set(os.listdir(tmp_path)) == before
+
+
+def test_a_link_to_itself_is_replaced_by_the_result(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,10\n")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    assert run("plan", "p.csv", "-o", "loop.json")[0] == 0
+    assert json.loads((tmp_path / "loop.json").read_text())["schema"] == "onnxmem.plan/1"
+
+
+def test_as_much_extra_work_as_one_likes(run: Run, tmp_path: Path) -> None:
+    onnx.save(zoo.build("matmul", layers=2, width=8), tmp_path / "m.onnx")
+    assert run("plan", "m.onnx", "--shape", "8x8", "--tile", "--extra-work", "1e308")[0] == 0
+
+
 # What cannot be written is found out before the work, and nothing that is read is overwritten
 
 

@@ -106,7 +106,7 @@ def check(
     saved = Path(baseline) if baseline not in (None, "history") else None
     output.check(model, feed.inputs, saved, history, config)
     if junit is not None:
-        check_writable(junit, (".xml",), (model, config))
+        check_writable(junit, (".xml",), (model, history, config))
     common: dict[str, Any] = {"baseline": baseline, "history": history, "advice": advice, "time_limit": time_limit}
     common |= {name: value for name, value in (("tolerance", tolerance), ("by", by)) if value is not None}
     plain = {"budget": budget, "figure": figure, "mode": mode, "threads": threads, "runs": runs, "repeat": repeat}

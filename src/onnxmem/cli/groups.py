@@ -18,13 +18,12 @@ from types import FrameType
 from typing import Any
 
 from onnxmem.cli import options
-from onnxmem.errors import OnnxmemError, UsageError
+from onnxmem.deadline import check_time_limit
+from onnxmem.errors import OnnxmemError
 
 # Verbs that watch the limit themselves have something to show when it is over: they get the time to do so.
 _GRACE = 3.0
 _AT_ONCE = 1.0
-_LONGEST = 1e9
-"""Of time limits, in seconds: what waits for more than some of these is refused by the system."""
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
@@ -103,8 +102,8 @@ def interruptible(seconds: float | None, grace: float = 0.0) -> Iterator[None]:
 
     Raises Interrupted if anything ended it before it was done.
     """
-    if seconds is not None and not 0 < seconds <= _LONGEST:
-        raise UsageError(f"the time limit must be more than 0 seconds and at most {_LONGEST:g}, not {seconds:g}")
+    if seconds is not None:
+        check_time_limit(seconds)
     late = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:

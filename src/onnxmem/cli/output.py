@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Output:
             check_writable(path, suffixes, reads)
             if path.suffix.lower() in _DRAWN:
                 check_extra("report")
-        if len({path.resolve() for path, _ in wanted}) < len(wanted):
+        if len({os.path.realpath(path) for path, _ in wanted}) < len(wanted):
             raise UsageError("two outputs have the same name", hint="choose another name for one of them")
 
     def _wanted(self, table: bool) -> list[tuple[Path, tuple[str, ...]]]:
@@ -129,9 +130,16 @@ def check_writable(path: Path, suffixes: Iterable[str], reads: Iterable[Path | N
     if not path.parent.is_dir():
         raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
     for read in reads:
-        if read is not None and path.exists() and any(file.exists() and path.samefile(file) for file in _files(read)):
+        if read is not None and _is_of(path, read):
             raise UsageError(f"'{path}' is read by this command, and would be overwritten", hint="choose another name")
     check_folder_of(path)
+
+
+def _is_of(path: Path, read: Path) -> bool:
+    """Whether it is one of the files of what is read, or has the name of what will be made, as histories are."""
+    if not path.exists():
+        return os.path.realpath(path) == os.path.realpath(read)
+    return any(file.exists() and path.samefile(file) for file in _files(read))
 
 
 def _files(path: Path) -> Iterable[Path]:

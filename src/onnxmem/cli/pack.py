@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,7 +82,7 @@ def pack(
         raise UsageError("say where the package is: -o FOLDER")
     if model is None and not (verify or repack):
         raise UsageError("say which model to pack", hint="onnxmem pack MODEL -o FOLDER")
-    if model is not None and output.resolve() in model.resolve().parents:
+    if model is not None and os.path.realpath(output) in map(str, Path(os.path.realpath(model)).parents):
         raise UsageError(f"'{model}' lies in '{output}', which would be replaced", hint="choose another folder")
     keywords: dict[str, Any] = {
         **feed.keywords(model or output),

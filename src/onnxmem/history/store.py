@@ -152,6 +152,8 @@ def _row(entry: Entry, document: Document) -> dict[str, object]:
 
 def is_new(path: Path) -> bool:
     """Whether there is no history in the file yet; an error if there is something else. Nothing but bytes is read."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UsageError(f"cannot read '{path}': it is not a file")  # a pipe would be waited for
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER)

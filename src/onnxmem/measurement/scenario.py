@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -78,3 +79,5 @@ def check_memory_limit(limit: int | None, device: str) -> None:
         raise UsageError("a memory limit is for the CPU's memory, and CUDA does not start within one")
     if limit is not None and limit < 1:
         raise UsageError(f"a memory limit of {limit} bytes leaves nothing")
+    if limit is not None and limit > sys.maxsize:
+        raise UsageError(f"a memory limit of {limit} bytes is more than any process can have")

@@ -8,6 +8,7 @@ is left of it is then searched for parts that can be computed in blocks (`block_
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -67,7 +68,7 @@ class _Search:
         self.graph = graph
         self.budget = budget
         self.profile = Profile(graph)
-        self.extra = int(extra_work * self.profile.total)
+        self.extra = int(min(extra_work * self.profile.total, sys.maxsize))
         self.live = live_bytes(graph)
         self.axes = {seed: follow(graph, seed) for seed in _seeds(graph)}
         self._regions: dict[Span, Region | None] = {}

@@ -79,7 +79,7 @@ def share(
     check_device(device)
     # Whoever looks at groups has all the time there is.
     deadline = Deadline(time_limit if on_hold is None else _FOREVER)
-    counts = _counts(workers)
+    counts = worker_counts(workers)
     if iterations < 1:
         raise UsageError(f"iterations must be at least 1; it is {iterations}")
     chosen = _modes(source, modes, device)
@@ -115,7 +115,8 @@ def share(
     )
 
 
-def _counts(workers: Sequence[int]) -> tuple[int, ...]:
+def worker_counts(workers: Sequence[int]) -> tuple[int, ...]:
+    """Each number of workers once; refused where nobody could have so many."""
     counts = tuple(dict.fromkeys(workers))
     if not counts or any(not 1 <= count <= 256 for count in counts):
         raise UsageError("numbers of workers must be between 1 and 256", hint="for example --workers 1,2,4")

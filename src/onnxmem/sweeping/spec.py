@@ -16,10 +16,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from onnxmem.deadline import check_time_limit
 from onnxmem.errors import UsageError
 from onnxmem.measurement.scenario import check_memory_limit, check_threads
 from onnxmem.measurement.scenario_table import FEED_KEYS, MODES_KEY, RUN_KEYS
 from onnxmem.session.modes import find_mode
+from onnxmem.sharing.share import worker_counts
 from onnxmem.sweeping.cell import Settings
 from onnxmem.sweeping.verbs import VERBS, find_verb
 from onnxmem.toml_tables import (
@@ -101,6 +103,9 @@ def make_group(models: Sequence[Path], place: str = "", **given: Any) -> Group:
         settings = Settings(**{name: value for name, value in given.items() if name in names})
         check_threads(settings.threads)
         check_memory_limit(settings.memory_limit, settings.device)
+        if own.get("time_limit") is not None:
+            check_time_limit(own["time_limit"])
+        worker_counts(settings.workers)
     except UsageError as error:
         raise UsageError(f"{place}: {error}" if place else str(error), hint=error.hint) from error
     return Group(models=tuple(models), place=place, settings=settings, **{"dims": {}, **own})

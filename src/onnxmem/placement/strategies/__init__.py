@@ -90,7 +90,7 @@ def find(name: str) -> Strategy:
         )
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"strategy '{name}' cannot be imported: {error}") from error
     if not callable(found):
         raise UsageError(f"strategy '{name}' is not a function")
