@@ -23,6 +23,7 @@ from onnxmem.packing import parity
 from onnxmem.packing.blobs import ALIGNMENT, align, blobs_of
 from onnxmem.packing.outputs import Outputs
 from onnxmem.packing.pack import PACKABLE
+from onnxmem.progress import Progress
 from onnxmem.session.modes import find_mode
 
 
@@ -99,6 +100,16 @@ def test_moving_keeps_every_byte(tmp_path: Path) -> None:
     assert content[packed.offset :][:64] == array[:64]
     assert raw.offset % ALIGNMENT == packed.offset % ALIGNMENT == 0
     assert not align(tmp_path / "m.onnx", tmp_path / "w.bin")
+
+
+def test_what_came_there_meanwhile_stays_too(chain: Path, tmp_path: Path) -> None:
+    def somebody_else(_: Progress) -> None:
+        (tmp_path / "p").mkdir(exist_ok=True)
+        (tmp_path / "p" / "mine").touch()
+
+    with pytest.raises(UsageError, match="holds other things than a package"):
+        pack(chain, tmp_path / "p", on_progress=somebody_else)
+    assert os.listdir(tmp_path) == ["p"] and os.listdir(tmp_path / "p") == ["mine"]
 
 
 def test_a_package_is_replaced_only_by_force_and_other_things_never(chain: Path, tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def pack(
     _check_room(request)
     with replacing_folder(target) as temporary:
         _write(request, temporary, onnxruntime.__version__)
+        _check_target(target, force=force)  # somebody else may have put something there meanwhile
     package = open_package(target)
     leave_tables_on_disk(package.model)
     return Packed(folder=target, manifest=package.manifest)
