@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -236,6 +237,30 @@ def test_a_child_killed_while_loading_is_one_clear_error(model: Path, monkeypatc
     monkeypatch.setattr(Child, "load", killed)
     with pytest.raises(SessionLost, match="while loading"):
         IsolatedSession(model)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process can be set on Linux alone")
+@pytest.mark.parametrize("room", [0, 1])
+def test_inputs_that_do_not_arrive_are_an_error_and_not_those_of_an_earlier_call(model: Path, room: int) -> None:
+    """At the limit of open files the child is not given the memory that they lie in, or cannot map it."""
+    direct = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    with IsolatedSession(model, {"intra_op_num_threads": 1}) as session:
+        for _ in range(2):  # after the second, the child has closed what it handed over in the first
+            session.run(None, {"x": X})
+        pid = session.pid
+        assert pid is not None
+        taken = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+        free = [number for number in range(100) if number not in taken]
+        before = resource.prlimit(
+            pid, resource.RLIMIT_NOFILE, (free[room], resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        )
+        with pytest.raises(ModelError, match="Too many open files"):
+            session.run(None, {"x": np.resize(X, (2000, 64))})
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        for factor in (2, 3):
+            x = X * np.float32(factor)
+            assert np.array_equal(session.run(None, {"x": x})[0], direct.run(None, {"x": x})[0])
+        assert session.pid == pid
 
 
 def test_an_interrupted_call_does_not_confuse_the_next(

@@ -137,7 +137,7 @@ class Channel:
             raise (Late if isinstance(error, TimeoutError) else Gone) from error
 
     def receive(self) -> tuple[Any, list[int]]:
-        """Wait for one message and the descriptors that came with it."""
+        """Wait for one message and the descriptors that came with it; -1 for each that this process has no room for."""
         descriptors: list[int] = []
         try:
             head = b""
@@ -147,12 +147,13 @@ class Channel:
                 if not piece:
                     raise Gone
                 head += piece
-            length, _ = _HEAD.unpack(head)
+            length, count = _HEAD.unpack(head)
             message = decode(self._exactly(length), KINDS)
         except (OSError, Gone) as error:
             close_all(descriptors)
             raise (Late if isinstance(error, TimeoutError) else Gone) from error
-        return message, descriptors
+        # At the limit of open files the system drops descriptors, and says nothing.
+        return message, descriptors + [-1] * (count - len(descriptors))
 
     def close(self, *, wake: bool = True) -> None:
         """Close this end. `wake` ends the conversation for everyone, also for copies of this end in other processes."""
@@ -176,4 +177,5 @@ class Channel:
 def close_all(descriptors: Sequence[int]) -> None:
     """Close descriptors that nobody took."""
     for descriptor in descriptors:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -160,6 +160,8 @@ class Lane:
         outgoing.handed_over()
         reply, descriptors = self._channel.receive()
         if isinstance(reply, Failed):
+            if new:
+                self._outgoing = None  # it may not have arrived: the next call sends another
             self.waiting = False
             close_all(descriptors)
             raise failure(reply)

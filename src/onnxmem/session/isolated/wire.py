@@ -11,6 +11,7 @@ Nothing is pickled: what arrives can only ever become one of these.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import tempfile
@@ -55,9 +56,14 @@ class Slot:
 
     @classmethod
     def adopt(cls, number: int, size: int, descriptor: int) -> Slot:
-        """A slot that the other side has made."""
-        slot = cls(number, size, descriptor)
-        slot.handed_over()
+        """A slot that the other side has made; its descriptor is closed, whatever happens."""
+        if descriptor < 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        try:
+            slot = cls(number, size, descriptor)
+        finally:
+            os.close(descriptor)
+        slot.descriptor = -1
         return slot
 
     def handed_over(self) -> None:

@@ -114,11 +114,11 @@ class _Lane:
 
     def answer(self) -> None:
         request, descriptors = self.channel.receive()
-        if descriptors:
-            self.incoming = Slot.adopt(0, request.size, descriptors[0])
         for number in request.forget:
             self.outgoing.pop(number, None)
         try:
+            if descriptors:
+                self.incoming = Slot.adopt(0, request.size, descriptors[0])
             parcel, reply = Parcel(), []
             for name, value in zip(request.fetch, self.run(request), strict=True):
                 reply.append(parcel.add(value, name))
