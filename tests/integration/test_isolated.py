@@ -405,6 +405,36 @@ def test_no_orphan_and_no_file_when_the_parent_is_killed(model: Path, fork: str)
     assert set(Path("/dev/shm").iterdir()) <= before
 
 
+@pytest.mark.parametrize(
+    ("handled", "fate"),
+    [("SIGPIPE, signal.SIG_DFL", "SIGKILL"), ("SIGCHLD, signal.SIG_IGN", "ended")],
+    ids=["SIGPIPE", "SIGCHLD"],
+)
+def test_a_killed_child_is_one_clear_error_however_a_program_has_its_signals(
+    model: Path, handled: str, fate: str
+) -> None:
+    code = f"""
+        import signal
+        signal.signal(signal.{handled})
+        session = onnxmem.IsolatedSession(model)
+        session.run(None, {{"x": x}})
+        def alive(pid):
+            try: return open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0] != "Z"
+            except OSError: return False
+        pid = session.pid
+        os.kill(pid, signal.SIGKILL)
+        while alive(pid): time.sleep(0.01)
+        try: session.run(None, {{"x": x}})
+        except onnxmem.SessionLost as error: print(error)
+        assert session.run(None, {{"x": x}})[0].shape == (3, 64)
+        session.close()
+        session.close()
+    """
+    with python(code, model) as parent:
+        said, errors = parent.communicate(timeout=120)
+    assert (parent.returncode, fate in said) == (0, True), errors
+
+
 def test_an_interpreter_that_ends_without_closing_ends_clean(model: Path) -> None:
     code = """
         session = onnxmem.IsolatedSession(model)

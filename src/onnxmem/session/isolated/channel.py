@@ -18,6 +18,8 @@ from onnxmem.process.messages import Message, decode, encode
 
 _HEAD = struct.Struct("<IB")  # length of the message, number of descriptors
 _MOST_DESCRIPTORS = 8
+# The other side may have died, and a program that has SIGPIPE as the system does would die of writing to it.
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 META = ("producer_name", "graph_name", "domain", "description", "version", "custom_metadata_map")
@@ -130,9 +132,11 @@ class Channel:
         try:
             content = _HEAD.pack(len(body), len(descriptors)) + body
             # The descriptors ride on the first byte; a short message is one system call.
-            sent = socket.send_fds(self._end, [content], descriptors)
+            # As `socket.send_fds`, which leaves out its flags.
+            rights = struct.pack(f"{len(descriptors)}i", *descriptors)
+            sent = self._end.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _NO_SIGNAL)
             if sent < len(content):
-                self._end.sendall(memoryview(content)[sent:])
+                self._end.sendall(memoryview(content)[sent:], _NO_SIGNAL)
         except OSError as error:
             raise (Late if isinstance(error, TimeoutError) else Gone) from error
 
