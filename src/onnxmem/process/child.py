@@ -65,7 +65,7 @@ def has_ended(child: subprocess.Popen[bytes], timeout: float) -> bool:
             child.wait(timeout)
         return child.returncode is not None
     end = time.monotonic() + timeout
-    while _runs(child):
+    while child.returncode is None and not _is_over(child):
         left = end - time.monotonic()
         if left <= 0:
             return False
@@ -73,10 +73,14 @@ def has_ended(child: subprocess.Popen[bytes], timeout: float) -> bool:
     return True
 
 
-def _runs(child: subprocess.Popen[bytes]) -> bool:
-    with suppress(ChildProcessError):  # another thread has just waited for it
-        return child.returncode is None and not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-    return False
+def _is_over(child: subprocess.Popen[bytes]) -> bool:
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:
+        # Another thread has just waited for it. Or the program ignores SIGCHLD, or waits for every child: then nobody
+        # can say how this one ended, and its process id may be another's.
+        child.poll()
+        return True
 
 
 def _sleep_until_it_ends(pid: int, seconds: float) -> None:
