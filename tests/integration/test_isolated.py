@@ -368,6 +368,24 @@ def test_a_fork_cannot_use_it_and_does_not_end_it(session: IsolatedSession) -> N
     assert session.run(None, {"x": X})[0].shape == (3, 64)
 
 
+def test_outputs_stay_as_they_are_in_a_fork(session: IsolatedSession) -> None:
+    x = np.resize(X, (2000, 64))
+    kept = session.run(None, {"x": x})
+    before = kept[0].copy()
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(told, 1)
+        os._exit(0 if np.array_equal(kept[0], before) else 1)
+    del kept
+    for factor in (2, 3):
+        assert not np.array_equal(session.run(None, {"x": x * np.float32(factor)})[0], before)
+    os.write(tell, b"1")
+    for end in (told, tell):
+        os.close(end)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def python(code: str, model: Path) -> subprocess.Popen[str]:
     program = f"import os, sys, time, numpy, onnxmem\nmodel, x = {str(model)!r}, numpy.ones((3, 64), 'f4')\n"
     return subprocess.Popen(

@@ -38,6 +38,23 @@ _SMALL = 64 * 1024
 _WORKER = "onnxmem.session.isolated.worker"
 
 
+class _Forks:
+    """How often this process has begun or ended a fork. Who was forked has the outputs that were lent, in the same
+    memory: a slot that was lent before a fork, or in the middle of one, is not used again after it.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def count(self) -> None:
+        self.seen += 1
+
+
+_FORKS = _Forks()
+with suppress(AttributeError):  # systems without fork
+    os.register_at_fork(before=_FORKS.count, after_in_parent=_FORKS.count)
+
+
 class Child:
     """A process that holds one session, and has so many seconds to answer."""
 
@@ -140,7 +157,7 @@ class Lane:
         self._slots: dict[int, Slot] = {}
         self._free: list[int] = []
         # Filled by finalizers of arrays, in any thread and at any moment: appending is atomic, a lock might deadlock.
-        self._returned: deque[int] = deque()
+        self._returned: deque[tuple[int, int]] = deque()
 
     def call(
         self, fetch: Sequence[str], feeds: Mapping[str, Any], options: Mapping[str, Any], parcel: Parcel
@@ -150,9 +167,12 @@ class Lane:
         self.waiting = True
         outgoing, new = self._room(parcel.size)
         parcel.write(outgoing.view())
+        forget: list[int] = []
         while self._returned:
-            self._free.append(self._returned.popleft())
-        forget, self._free = self._free[:-_SPARE_SLOTS], self._free[-_SPARE_SLOTS:]
+            number, forks = self._returned.popleft()
+            (self._free if forks == _FORKS.seen else forget).append(number)
+        forget += self._free[:-_SPARE_SLOTS]
+        self._free = self._free[-_SPARE_SLOTS:]
         for number in forget:
             del self._slots[number]
         request = Call(fetch, feeds, options, outgoing.size, self._free, forget)
@@ -194,5 +214,5 @@ class Lane:
             self._free.append(number)
         else:
             # All outputs are views of this array; when the last of them is gone, so is it, and the slot is free again.
-            weakref.finalize(memory, self._returned.append, number).atexit = False
+            weakref.finalize(memory, self._returned.append, (number, _FORKS.seen)).atexit = False
         return [unpack(description, memory) for description in reply.outputs]
