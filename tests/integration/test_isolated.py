@@ -18,7 +18,7 @@ import pytest
 
 from onnxmem import IsolatedSession, SessionClosed, SessionError, SessionLost
 from onnxmem.errors import ModelError, UsageError
-from onnxmem.session.isolated.channel import Channel, Load, Loaded
+from onnxmem.session.isolated.channel import Call, Channel, Load, Loaded
 from onnxmem.session.isolated.process import Child
 from onnxmem.session.isolated.wire import Parcel
 
@@ -153,6 +153,40 @@ def test_threads_may_call_at_the_same_time(session: IsolatedSession) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def shared_bytes(pid: int | None) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssShmem")) * 1024
+
+
+def test_memory_of_calls_at_the_same_time_is_given_back(
+    session: IsolatedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, threads = np.resize(X, (4000, 64)), 6
+    session.run(None, {"x": x})
+    alone = shared_bytes(session.pid)
+    together, send = threading.Barrier(threads), Channel.send
+
+    def wait(self: Channel, *arguments: Any) -> None:
+        if isinstance(arguments[0], Call):
+            together.wait(60)
+        send(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Channel, "send", wait)
+        workers = [threading.Thread(target=session.run, args=(None, {"x": x})) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(60)
+    assert shared_bytes(session.pid) > 3 * alone
+    session.trim()
+    end = time.monotonic() + 60
+    while shared_bytes(session.pid) > alone // 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert shared_bytes(session.pid) <= alone // 2
+    assert session.run(None, {"x": X})[0].shape == (3, 64)
 
 
 def test_a_session_outlives_the_thread_that_made_it(model: Path) -> None:

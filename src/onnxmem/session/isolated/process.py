@@ -87,7 +87,10 @@ class Child:
         return loaded
 
     def trim(self) -> None:
-        """Have it give freed memory back, and wait until it has."""
+        """Have it give freed memory back, and wait until it has; and let go of the lanes that nobody uses."""
+        with suppress(IndexError):
+            while True:
+                self._lanes.popleft().close()
         with self._lock:
             self._control.send(Trim())
             self._control.receive()
@@ -95,7 +98,7 @@ class Child:
     def lane(self) -> Lane:
         """A lane that nobody else uses."""
         with suppress(IndexError):
-            return self._lanes.popleft()
+            return self._lanes.pop()  # the last one used: each has memory of its own
         here, there = Channel.pair()
         try:
             with self._lock:
