@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
 import signal
@@ -325,6 +326,66 @@ def test_close_ends_the_process_and_can_be_repeated(model: Path) -> None:
     session.close()
     with pytest.raises(SessionClosed, match="closed"):
         session.run(None, {"x": X})
+
+
+@pytest.mark.parametrize("when", ["it starts", "it has started", "it is looked for"])
+def test_a_handler_of_signals_may_close_what_it_interrupted(
+    session: IsolatedSession, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    faulthandler.dump_traceback_later(120, exit=True)  # pytest would wait for ever
+    started: list[int] = []
+
+    def close(*_: Any) -> None:
+        session.close()
+
+    def load(self: Child, request: Load) -> Loaded:
+        started.append(self.process.pid)
+        if when == "it starts":
+            signal.raise_signal(signal.SIGUSR1)
+        loaded = original(self, request)
+        if when == "it has started":
+            signal.raise_signal(signal.SIGUSR1)
+        return loaded
+
+    original, before = Child.load, signal.signal(signal.SIGUSR1, close)
+    monkeypatch.setattr(Child, "load", load)
+    try:
+        if when == "it is looked for":
+            with session._lock:
+                signal.raise_signal(signal.SIGUSR1)
+        else:
+            assert session.pid is not None
+            os.kill(session.pid, signal.SIGKILL)
+            with pytest.raises(SessionLost):
+                session.run(None, {"x": X})
+        with pytest.raises(SessionClosed):
+            session.run(None, {"x": X})
+        assert session.closed and session.pid is None and not any(map(alive, started))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def test_a_fork_closes_it_though_another_thread_of_the_parent_was_at_it(session: IsolatedSession) -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with session._lock:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        session.close()
+        os._exit(0)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert session.run(None, {"x": X})[0].shape == (3, 64)
 
 
 def test_close_wakes_calls_of_other_threads(session: IsolatedSession) -> None:

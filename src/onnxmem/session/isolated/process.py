@@ -62,7 +62,7 @@ class Child:
         if os.name != "posix" or not sys.executable:
             raise RuntimeUnsupported("an isolated session needs a POSIX system and a Python interpreter to start")
         self._owner = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant, as a handler of signals may come in between
         self._lanes: deque[Lane] = deque()
         self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
         self._time_limit = time_limit

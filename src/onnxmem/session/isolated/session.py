@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,7 +70,7 @@ class IsolatedSession:
             options=_settings(options, "options"),
             providers=[_provider(entry) for entry in providers] if providers else None,
         )
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a handler of signals may close what its own thread is starting
         self._owner = os.getpid()
         self._closed = False
         self._on_start = on_start
@@ -150,10 +151,10 @@ class IsolatedSession:
 
         Outputs that are still referenced stay valid; each of them keeps only its own memory.
         """
-        with self._lock:
-            child, self._child, self._closed = self._child, None, True
-        if child is not None:
-            self._end()
+        # In a fork, another thread of the parent may have held the lock.
+        with self._lock if os.getpid() == self._owner else nullcontext():
+            self._child, self._closed = None, True
+        self._end()
 
     def __enter__(self) -> IsolatedSession:
         return self
@@ -174,10 +175,13 @@ class IsolatedSession:
                 self._on_start(child.process.pid)
             self._about = child.load(self._request)
         except Gone as gone:
-            raise self._died(child, gone, "while loading the model") from None
+            raise self._was_closed() if self._closed else self._died(child, gone, "while loading the model") from None
         except BaseException:
             self._end()
             raise
+        if self._closed:
+            self._end()
+            raise self._was_closed()
         self._child = child
 
     def _living(self) -> Child:
