@@ -11,7 +11,9 @@ import json
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -83,7 +85,12 @@ class Chunks:
         self._planner, self._threads = planner, threads
         self._learned: dict[Any, Learned] = {}
         self._memory: dict[Any, BatchMemory] = {}
-        self._lock = threading.Lock()
+        self.make_lock()
+        _ALL.add(self)
+
+    def make_lock(self) -> None:
+        """That of a process; a forked child needs another. A handler of signals may come a second time."""
+        self._lock = threading.RLock()
 
     @property
     def memory(self) -> tuple[BatchMemory, ...]:
@@ -269,3 +276,16 @@ class Chunks:
             return
         trace = None if shape.predicted else Trace.recorded(shape.tape.trace)
         learned.took(part.rows, shape.placement.peak, trace)
+
+
+_ALL: weakref.WeakSet[Chunks] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    # Another thread may have been running a batch; in the child it does not exist.
+    for chunks in _ALL:
+        chunks.make_lock()
+
+
+with suppress(AttributeError):  # systems without fork
+    os.register_at_fork(after_in_child=_forked)

@@ -8,18 +8,34 @@ allocator while they are being made keep it for as long as they live.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from onnxmem._native import arena
 from onnxmem.errors import RuntimeUnsupported
 
 OLDEST = (1, 24)
 _NAME = "onnxmem"
-_LOCK = threading.Lock()
+
+
+class _Once:
+    """Who connects; a handler of signals may come a second time."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Also in a forked child: whoever was connecting does not exist there."""
+        self.lock = threading.RLock()
+
+
+_ONCE = _Once()
+with suppress(AttributeError):  # systems without fork
+    os.register_at_fork(after_in_child=_ONCE.begin_anew)
 
 
 def unsupported() -> str:
@@ -40,7 +56,7 @@ def unsupported() -> str:
 
 def connect() -> None:
     """Let ONNX Runtime load the library, once per process."""
-    with _LOCK:
+    with _ONCE.lock:
         # The library remembers, not this module: modules can be imported twice, a library cannot.
         if arena.connected():
             return
@@ -51,7 +67,8 @@ def connect() -> None:
         try:
             onnxruntime.register_execution_provider_library(_NAME, arena.__file__)
         except Exception as error:
-            raise RuntimeUnsupported(f"ONNX Runtime does not load the bridge: {error}") from error
+            if not arena.connected():  # by the handler of a signal, in the meantime
+                raise RuntimeUnsupported(f"ONNX Runtime does not load the bridge: {error}") from error
         if not arena.connected():
             raise RuntimeUnsupported("ONNX Runtime loaded the bridge, but handed nothing over")
 

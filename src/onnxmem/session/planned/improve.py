@@ -28,23 +28,26 @@ class _Improver:
         self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.stopping = threading.Event()
         self.thread: threading.Thread | None = None
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # reentrant, as a handler of signals may come in between
 
     def add(self, job: _Job) -> None:
         self.jobs.put(job)
         with self.lock:
             if self.thread is None:
-                thread = threading.Thread(target=self._work, name="onnxmem-plans", daemon=True)
-                with contextlib.suppress(RuntimeError):  # no memory for a thread: the plans that there are will do
-                    thread.start()
-                    self.thread = thread
+                self.thread = threading.Thread(target=self._work, name="onnxmem-plans", daemon=True)
+                try:
+                    self.thread.start()
+                except RuntimeError:  # no memory for a thread: the plans that there are will do
+                    self.thread = None
 
     def stop(self) -> None:
         # A daemon thread that comes back from native code into a dying interpreter would take the process with it.
         self.stopping.set()
-        if self.thread is not None:
+        with self.lock:  # not before it has started
+            thread = self.thread
+        if thread is not None:
             self.jobs.put(None)
-            self.thread.join()
+            thread.join()
 
     def _work(self) -> None:
         while not self.stopping.is_set():

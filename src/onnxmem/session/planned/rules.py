@@ -86,7 +86,7 @@ class Rules:
     def __init__(self, told: Mapping[str, Sequence[int]] | None = None) -> None:
         self.told: dict[str, Sequence[int]] = dict(told or {})
         self.asked: dict[str, Sequence[int]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant, as a handler of signals may come in between
 
     def allow(self, put: Question, positions: Sequence[int], threads: int) -> bool:
         """Whether a kernel may write its output over any of these inputs."""

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxmem import Arena, InferenceSession
+from onnxmem.session.chunks import Chunks
 from onnxmem.session.graphs import Graphs
 from onnxmem.session.memory import Deviation, DeviationKind
 from onnxmem.session.options import alone, run_entry, without_run_entry
+from onnxmem.session.planned import bridge, improve, rules
+from onnxmem.unknown import Unknown
 from tests.unit.session.planned.test_sharing import (
     CHAIN,
     FEEDS,
@@ -79,14 +82,41 @@ def test_a_handler_of_signals_may_run_the_session_that_it_interrupts() -> None:
         assert bits(session, FEEDS) == expected
 
 
-@pytest.mark.parametrize("where", ["a first run", "the loading of a graph"])
-def test_a_fork_in_the_middle_leaves_no_lock_locked(where: str) -> None:
-    session: Any = InferenceSession(CHAIN)
-    graphs: Any = Graphs(session, [])
-    held, done = threading.Event(), threading.Event()
+def locks(session: Any) -> dict[str, Callable[[], Any]]:
+    """Where threads may be in the middle of something, by what it is."""
+    graphs, chunks = Graphs(session, []), Chunks(1 << 20, Unknown("none"), session._planner, 1)
+    return {
+        "a first run": lambda: session._planner._first_run,
+        "the loading of a graph": lambda: graphs._lock,
+        "the first session of a process": lambda: bridge._ONCE.lock,
+        "a question to a kernel": lambda: rules.known_rules()._lock,
+        "a batch in parts": lambda: chunks._lock,
+        "a search": lambda: improve._state["improver"].lock,
+    }
 
-    def lock() -> Any:
-        return session._planner._first_run if where == "a first run" else graphs._lock
+
+WHERE = (
+    "a first run",
+    "the loading of a graph",
+    "the first session of a process",
+    "a question to a kernel",
+    "a batch in parts",
+    "a search",
+)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_handler_of_signals_does_not_wait_for_the_thread_that_it_interrupts(where: str) -> None:
+    lock = locks(InferenceSession(CHAIN))[where]()
+    with lock:
+        assert lock.acquire(timeout=0)
+        lock.release()
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_fork_in_the_middle_leaves_no_lock_locked(where: str) -> None:
+    lock = locks(InferenceSession(CHAIN))[where]
+    held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
         with lock():
