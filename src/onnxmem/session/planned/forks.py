@@ -29,7 +29,8 @@ class Gate:
         self._open()
 
     def _open(self) -> None:
-        self._forks = 0
+        # By thread and not a number: an exception of a signal's handler can keep a fork from saying that it is over.
+        self._forking: set[int] = set()
         # Reentrant: a signal handler may run a session, or fork, while its own thread is in here.
         self._changed = threading.Condition(threading.RLock())
 
@@ -38,10 +39,12 @@ class Gate:
         thread = get_ident()
         before = self._inside.get(thread, 0)
         self._inside[thread] = before + 1
-        if self._forks and not before:
+        if self._forking and not before:
             self.leave()
             with self._changed:
-                self._changed.wait_for(lambda: not self._forks, self._patience)
+                forking = self._forking.copy()
+                if not self._changed.wait_for(lambda: not self._forking, self._patience):
+                    self._forking -= forking  # nobody else waits for those
                 self._inside[thread] = 1
 
     def leave(self) -> None:
@@ -51,7 +54,7 @@ class Gate:
             self._inside[thread] = before - 1
         else:
             self._inside.pop(thread, None)
-        if self._forks:
+        if self._forking:
             with self._changed:
                 self._changed.notify_all()
 
@@ -68,13 +71,13 @@ class Gate:
         """Let nobody in, and wait until all other threads are out."""
         thread = get_ident()
         with self._changed:
-            self._forks += 1
+            self._forking.add(thread)
             self._changed.wait_for(lambda: len(self._inside) == (thread in self._inside), self._patience)
 
     def after_fork_in_parent(self) -> None:
         """Let them in again."""
         with self._changed:
-            self._forks -= 1
+            self._forking.discard(get_ident())
             self._changed.notify_all()
 
     def after_fork_in_child(self) -> None:

@@ -65,6 +65,26 @@ def test_neither_waits_for_ever() -> None:
     assert time.monotonic() - before < 30
 
 
+def test_a_fork_that_never_says_that_it_is_over_keeps_only_one_run_waiting() -> None:
+    gate = Gate(0.05)
+    started(gate.before_fork).join(60)
+    assert gate._forking
+    gate.enter()
+    assert not gate._forking
+    gate.leave()
+
+
+def test_what_an_interrupted_fork_left_ends_with_the_next_of_its_thread() -> None:
+    gate = Gate(60)
+    for _ in range(2):
+        gate.before_fork()
+    gate.after_fork_in_parent()
+    before = time.monotonic()
+    gate.enter()
+    gate.leave()
+    assert time.monotonic() - before < 30
+
+
 def test_a_thread_does_not_wait_for_itself() -> None:
     gate = Gate(60)
     before = time.monotonic()
@@ -81,7 +101,7 @@ def test_in_the_child_only_the_forking_thread_is_inside() -> None:
     gate = Gate(60)
     started(gate.enter).join(60)
     gate.enter()
-    gate._forks = 1
+    gate._forking.add(0)
     gate.after_fork_in_child()
     gate.leave()
     before = time.monotonic()
