@@ -96,6 +96,21 @@ def test_it_ends_well(end: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_the_end_waits_for_a_timer_that_trims() -> None:
+    """It would come back from native code into an interpreter that is gone, and abort the process."""
+    code = """
+from onnxmem import Arena
+import time
+s = make(); use(s); trims = threading.Event()
+def trim(arena): trims.set(); time.sleep(0.5); print("trimmed")
+Arena.trim = trim
+s.arena.trim_after = 0.01; use(s)
+assert trims.wait(60)
+"""
+    ended = run(code)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "trimmed\n", "")
+
+
 def test_it_ends_well_in_spawned_processes(tmp_path: Path) -> None:
     program = tmp_path / "spawning.py"
     main = """

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from onnxmem._native import arena as native
@@ -118,10 +120,33 @@ class Arena:
             self.trim()
 
 
+class _Trims:
+    """Timers that trim, one at a time. A thread that comes back from native code into a dying interpreter would take
+    the process with it: its end waits for the one that trims, and those that come later wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Also in a forked child: no timer is there."""
+        self.lock = threading.Lock()
+
+    def end(self) -> None:
+        self.lock.acquire()
+
+
+_TRIMS = _Trims()
+atexit.register(_TRIMS.end)
+with suppress(AttributeError):  # systems without fork
+    os.register_at_fork(after_in_child=_TRIMS.begin_anew)
+
+
 def _expired(reference: weakref.ref[Arena]) -> None:
     # A weak reference, so that a waiting timer does not keep an arena that nobody wants any more.
-    if (arena := reference()) is not None:
-        arena._expire()
+    with _TRIMS.lock:
+        if (arena := reference()) is not None:
+            arena._expire()
 
 
 def own_arena(trim_after: float | None, huge_pages: bool) -> Arena:
