@@ -54,7 +54,10 @@ class NodeCalls(NamedTuple):
 
 
 class Profile:
-    """The profile of a session that has not run yet; read once, after the run that was marked with its token."""
+    """The profile of a session that has not run yet; read once, after the run that was marked with its token.
+
+    Without a descriptor (-1) there is nothing to read, but ONNX Runtime profiles all the same until it is told to end.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -73,6 +76,8 @@ class Profile:
         """The nodes of the marked run in the order they began; none unless all of its `marks` are accounted for."""
         found: dict[int, NodeCalls] = {}
         events = 0
+        if self._descriptor < 0:
+            return []
         descriptor, self._descriptor = self._descriptor, -1
         with open(descriptor, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             for line in file:
@@ -105,8 +110,8 @@ def profiled(options: Any) -> Iterator[Callable[[], Profile | None]]:
         settings: dict[str, Setting] = {"enable_profiling": True, "profile_file_prefix": f"{folder}/run"}
         found: list[Profile] = []
         with applied(options, settings, {}):
-            yield lambda: found[0] if found else None
-        with suppress(OSError):
+            yield lambda: found[0] if found else Profile(-1)
+        with suppress(OSError):  # there may be no room for another open file
             for name in os.listdir(folder):  # noqa: PTH208
                 found.append(Profile(os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)))
 
@@ -123,17 +128,19 @@ def _private_folder() -> Iterator[str | None]:
         os.mkdir(folder, 0o700)  # noqa: PTH102
         lock = os.open(folder, os.O_RDONLY)
     except OSError:
+        with suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106  there may be no room for another open file
         yield None
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever finds it unlocked may remove it
         yield folder
     finally:
+        os.close(lock)  # first: listing it needs an open file, and there may be no room for another
         with suppress(OSError):
             for name in os.listdir(folder):  # noqa: PTH208
                 os.unlink(f"{folder}/{name}")  # noqa: PTH108
             os.rmdir(folder)  # noqa: PTH106
-        os.close(lock)
 
 
 def _event(line: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -298,6 +299,26 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     session.run(None, FEEDS)
     assert session.memory.shared_places
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("refused", ["folder", "file"])
+def test_without_room_for_open_files_nothing_is_profiled_for_ever(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    original = os.open
+
+    def refuse(path: Any, *arguments: Any, **keywords: Any) -> int:
+        if str(path).startswith(f"{tmp_path}/") and (refused == "folder" or str(path).endswith(".json")):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return original(path, *arguments, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        session = InferenceSession(CHAIN)
+    assert list(tmp_path.iterdir()) == []
+    assert [bits(session, FEEDS) for _ in range(2)] == [stock(CHAIN, FEEDS)] * 2
+    assert onnxruntime.InferenceSession.end_profiling(session) == ""  # it is over
 
 
 def test_a_profile_that_is_not_whole_is_not_used(tmp_path: Path) -> None:
