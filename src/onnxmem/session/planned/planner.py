@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from onnxmem.session.planned.profile import NodeCalls, Profile
 
 _GUARD = 64
+_TRIES = 8
+"""After so many runs that did not end it, as all of them failed, the profile is given up: each makes it longer."""
 
 
 class _Ended:
@@ -102,6 +104,7 @@ class Planner:
         # Held in the first run, so that there is one run in the profile.
         self._first_run = threading.RLock()
         self._profile: Profile | None = None
+        self._tries = 0
         _PLANNERS.add(self)
         plans = tuple(options.plans or ())
         self.book.load(plans, allowed=sharer.allows if sharer and packaged else None)
@@ -317,8 +320,12 @@ class Planner:
             self._kept.write(shape.key, shape.tape, shape.placement, shape.sharing)
 
     def _reconsider_profile(self, key: RunKey, run: Callable[..., Any]) -> None:
-        """End it before it has begun, if it would take more than is worth it."""
-        if self._profile and self._sharer and not self._sharer.source.worth_a_profile(dims for _, dims in key.inputs):
+        """End it before it has begun, if it would take more than is worth it; or if it does not come to an end."""
+        if self._profile is None or self._sharer is None:
+            return
+        self._tries += 1
+        worth_it = self._sharer.source.worth_a_profile(dims for _, dims in key.inputs)
+        if self._tries > _TRIES or not worth_it:
             self._end_profile(run.__self__)  # type: ignore[attr-defined]
 
     def _end_profile(self, session: Any) -> None:

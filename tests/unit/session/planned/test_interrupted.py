@@ -240,6 +240,27 @@ def test_what_is_written_over_an_input_is_never_done_twice() -> None:
     assert session.memory.runs_deviated
 
 
+def test_runs_that_always_fail_end_the_profile() -> None:
+    session: Any = InferenceSession(failing())
+    for _ in range(20):
+        with pytest.raises(Exception, match="out of data bounds"):
+            session.run(None, {"x": X, "i": np.array([1, 2000])})
+    assert session._planner._profile is None and ort.InferenceSession.end_profiling(session) == ""
+    good = {"x": X, "i": np.array([1, 2])}
+    assert [bits(session, good) for _ in range(2)] == [stock(failing(), good)] * 2
+
+
+@SHARES_PLACES
+def test_a_few_runs_that_fail_first_do_not_keep_places_from_being_shared() -> None:
+    session: Any = InferenceSession(failing())
+    for _ in range(3):
+        with pytest.raises(Exception, match="out of data bounds"):
+            session.run(None, {"x": X, "i": np.array([1, 2000])})
+    for _ in range(2):
+        session.run(None, {"x": X, "i": np.array([1, 2])})
+    assert session.memory.shared_places
+
+
 def test_runs_that_are_not_planned_end_the_profile() -> None:
     session: Any = InferenceSession(CHAIN)
     done = threading.Event()
