@@ -20,7 +20,7 @@ namespace onnxmem::arena {
 
 namespace {
 
-constexpr int kAccess = PROT_READ | PROT_WRITE, kKind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+constexpr int kAccess = PROT_READ | PROT_WRITE, kKind = MAP_PRIVATE | MAP_ANONYMOUS;
 
 std::byte* map_pages(std::size_t bytes) {
   void* fresh = mmap(nullptr, bytes, kAccess, kKind, -1, 0);

@@ -47,7 +47,8 @@ bool Region::reserve(std::size_t bytes) noexcept {
   bytes = whole_pages(std::max<std::size_t>(bytes, 1));
   if (bytes == 0) return false;
   if (bytes <= capacity_) return true;
-  void* fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // Not MAP_NORESERVE: what is more than the machine has shall be refused, and not end the process when it is touched.
+  void* fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
   if (huge_) madvise(fresh, bytes, MADV_HUGEPAGE);
   if (base_ != nullptr) munmap(base_, capacity_);

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper
 
 from onnxmem import Arena, InferenceSession, PlanError, UsageError, zoo
 from onnxmem._native import arena as native
@@ -351,6 +352,28 @@ def test_too_little_memory_is_an_exception_and_not_a_crash() -> None:
         session.run(None, {"x": endless})
     feeds = {"x": array(3, 5)}
     assert same(session.run(None, feeds), stock(models.tower()).run(None, feeds))
+
+
+@pytest.mark.skipif(
+    Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "1", reason="the system refuses nobody memory"
+)
+def test_more_than_the_machine_has_is_refused_inside_an_arena_too() -> None:
+    """Where it was not, a request that was too large did not fail, but ended the process as it was written to. So here
+    its index is wrong, which is looked at after there is memory and before that is written to."""
+    nodes = [("Sin", ["x"], "a"), ("Exp", ["a"], "b"), ("Gather", ["b", "i"], "c"), ("ReduceMax", ["c"], "y")]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2**20]),
+        helper.make_tensor_value_info("i", TensorProto.INT64, ["k"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([helper.make_node(op, ins, [out]) for op, ins, out in nodes], "g", inputs, outputs)
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session, x = planned(content.SerializeToString()), np.ones((2, 2**20), np.float32)
+    for count in (2, 2, 3, 3, 4, 4):
+        session.run(None, {"x": x, "i": np.zeros(count, np.int64)})
+    assert session.memory.arena_bytes
+    with pytest.raises(Exception, match=r"(?i)alloc"):
+        session.run(None, {"x": x, "i": np.full(2**22, 2)})  # 16 TiB
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"busy": "sleep"}, {"trim_after": -1}])
