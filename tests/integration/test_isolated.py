@@ -212,6 +212,17 @@ def test_a_killed_child_loses_its_calls_and_the_next_one_starts_another(session:
     assert session.pid not in (None, first) and not alive(first)
 
 
+def test_another_child_is_started_wherever_the_process_is(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(model.parent)
+    with IsolatedSession(model.name) as session:
+        monkeypatch.chdir("/")
+        assert session.pid is not None
+        os.kill(session.pid, signal.SIGKILL)
+        with pytest.raises(SessionLost):
+            session.run(None, {"x": X})
+        assert session.run(None, {"x": X})[0].shape == (3, 64)
+
+
 def test_a_child_that_stops_answering_is_ended_when_its_time_is_over(session: IsolatedSession) -> None:
     first = session.pid
     assert first is not None and session._child is not None

@@ -63,9 +63,9 @@ class IsolatedSession:
         if time_limit is not None and not time_limit > 0:
             raise UsageError(f"the time limit must be more than 0 seconds, not {time_limit:g}")
         self._time_limit = time_limit
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # the process may be elsewhere when the child is started again
         self._request = Load(
-            path=str(self._path.absolute()),
+            path=str(self._path),
             mode=find_mode(mode).name,
             options=_settings(options, "options"),
             providers=[_provider(entry) for entry in providers] if providers else None,
