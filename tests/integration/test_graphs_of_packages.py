@@ -91,6 +91,14 @@ def mapped_at(package: Path) -> set[int]:
     return {int(line.split()[2], 16) for line in lines if line.endswith(str(package / WEIGHTS))}
 
 
+def test_graphs_are_loaded_wherever_the_process_is(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(package.parent)
+    session = InferenceSession(package.name)
+    session.run(None, {"x": np.ones(SHAPE, np.float32)})
+    monkeypatch.chdir("/")
+    assert session.run(None, {"x": np.ones(OTHER, np.float32)})[0].shape == OTHER
+
+
 def test_a_run_is_served_by_the_graph_for_its_shapes(source: Path, package: Path) -> None:
     session, fitting, other = InferenceSession(package), arrays(SHAPE), arrays(OTHER)
     assert [(value.name, value.shape, value.type) for value in session.get_inputs()] == [

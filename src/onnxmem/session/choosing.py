@@ -59,7 +59,8 @@ def choose(model: str | bytes | os.PathLike[str], mode: str | None) -> tuple[Pac
     from onnxmem.session.package import open_package  # noqa: PLC0415
 
     path = Path(model)
-    package = open_package(path)
+    # A graph of it may be loaded later, when the process is elsewhere.
+    package = open_package(path.absolute())
     if mode is None or mode == package.manifest.mode:
         return package, package.mode
     chosen, form = find_mode(mode), package.mode.form
