@@ -11,9 +11,17 @@
 
 namespace onnxmem::arena {
 
+namespace {
+
+// Each is a mapping of its own for every piece it has, and the system allows a process some 65,000: who keeps outputs
+// by the thousand gets the others from the heap, whose mappings are one where they touch.
+constexpr std::size_t kMostHanded = 2048;
+
+}  // namespace
+
 void* Outputs::take(Region& region, const std::vector<Pages>& pages, std::size_t size) noexcept {
   const std::size_t bytes = whole_pages(size);
-  if (bytes == 0 || pages.empty() || !pages_move()) return nullptr;
+  if (bytes == 0 || pages.empty() || !pages_move() || live_blocks() >= kMostHanded) return nullptr;
   const Pages first = region.movable(pages.front());
   std::byte* block = first.bytes == 0 ? nullptr : shell_of(bytes);
   if (block == nullptr && first.bytes != 0) block = map_like(region.base() + first.start, bytes);

@@ -131,3 +131,20 @@ def test_outputs_outlive_trims_and_their_pool() -> None:
     for value, address in enumerate((first, second, third), start=1):
         assert ctypes.string_at(address, LARGE) == bytes([value]) * LARGE
         native.release(address)
+
+
+def test_outputs_by_the_thousand_leave_mappings_to_others() -> None:
+    pool, size = native.Pool(1, False, False), native.HANDED_FROM
+    sizes, lowers, uppers, offsets = (np.array(each) for each in ([1 << 20, size], [0, 2], [1, -1], [0, -1]))
+    tape, outputs = native.Tape(sizes, lowers, uppers, offsets), []
+    before = len(Path("/proc/self/maps").read_text().splitlines())
+    for _ in range(6000):
+        native.begin_replay(tape, pool)
+        native.release(native.allocate(1 << 20))
+        outputs.append(native.allocate(size))
+        ended = native.end_run()
+        assert isinstance(ended, native.Replayed) and ended.deviation is None
+    assert all(outputs)
+    assert len(Path("/proc/self/maps").read_text().splitlines()) - before < 4000
+    for output in outputs:
+        native.release(output)
