@@ -246,19 +246,20 @@ def _scratch(node: Node, steps: Sequence[int], held: list[Buffer | None]) -> Ite
 
 
 def _rounds(body: Sequence[Event], made: Sequence[Event]) -> list[Event]:
-    """A loop's body a few times: what a round hands on is freed when the next has handed on its own, or when it has
-    been copied into what the loop makes.
+    """A loop's body a few times: what a round hands on is freed when the next has handed on its own; the last one keeps
+    what it was handed until what it hands on has been copied into what the loop makes.
     """
     events: list[Event] = []
+    given: list[Buffer] = []
     handed: list[Buffer] = []
     for _ in range(_ROUNDS):
+        events += [Event(buffer, freed=True) for buffer in given]
         fresh: dict[Buffer, Buffer] = {}
         for event in body:
             buffer = fresh.setdefault(event.buffer, replace(event.buffer))
             events.append(Event(buffer, event.freed))
-        events += [Event(buffer, freed=True) for buffer in handed]
-        handed = [copy for original, copy in fresh.items() if original.kind == "output"]
-    return [*events, *made, *(Event(buffer, freed=True) for buffer in handed)]
+        given, handed = handed, [copy for original, copy in fresh.items() if original.kind == "output"]
+    return [*events, *made, *(Event(buffer, freed=True) for buffer in (*handed, *given))]
 
 
 def _ending(node: Node, holding: dict[str, _Live], step: int) -> Iterable[_Live]:

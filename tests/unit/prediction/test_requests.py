@@ -98,16 +98,18 @@ def test_a_package_is_not_put_into_another_order_once_more() -> None:
     assert replace(package, loaded_as="").packaged_runs.first.peak != source.packaged_runs.first.peak
 
 
-def test_what_a_loop_hands_to_its_body_is_not_freed_in_there(tmp_path: Path) -> None:
-    """The body reads what it is handed for the last time in its middle, and makes what the next round is handed."""
+@pytest.mark.parametrize("products", [1, 2, 3])
+def test_what_a_loop_hands_to_its_body_is_not_freed_in_there(products: int, tmp_path: Path) -> None:
+    """The body makes what the next round is handed, and keeps what it was handed itself until the loop has its output,
+    wherever it reads that for the last time."""
 
     def value(name: str, kind: int = TensorProto.FLOAT, shape: tuple[int, ...] = (64, 64)) -> ValueInfoProto:
         return helper.make_tensor_value_info(name, kind, shape)
 
+    names = ["x", *(f"after {k}" for k in range(1, products)), "next"]
     body = helper.make_graph(
         [
-            helper.make_node("MatMul", ["x", "w"], ["a"]),
-            helper.make_node("MatMul", ["a", "w"], ["next"]),
+            *(helper.make_node("MatMul", [one, "w"], [other]) for one, other in pairwise(names)),
             helper.make_node("Identity", ["on"], ["still"]),
         ],
         "body",
