@@ -47,7 +47,7 @@ def _unpacked(target: str, folder: Path) -> Path:
 
 
 def _environment(planted: bool) -> dict[str, str]:
-    settings = dict.fromkeys(("ASAN_OPTIONS", "TSAN_OPTIONS"), _SANITIZED)
+    settings = {"ASAN_OPTIONS": _SANITIZED, "TSAN_OPTIONS": f"{_SANITIZED}:suppressions={HERE / 'fuzzer.supp'}"}
     return os.environ | settings | ({"ONNXMEM_PLANTED": "1"} if planted else {})
 
 
@@ -92,7 +92,8 @@ def _campaign(target: str, sanitizer: str, executions: int, planted: bool, keep:
             executed += count
             if found:
                 break
-            print(f"  {executed:,} of {executions:,} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+            seconds = time.monotonic() - started
+            print(f"  {executed:,} of {executions:,} in {seconds:.0f} s", file=sys.stderr, flush=True)
         seconds = time.monotonic() - started
         print(
             f"{target}, {sanitizer}: {executed:,} executions in {seconds:.0f} s: {found or 'nothing found'}", flush=True
