@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -64,7 +67,9 @@ def test_wrong_requests(model: Path, tmp_path: Path) -> None:
         convert(tmp_path / "x.ort", "onnx", tmp_path / "y.onnx")
 
 
-@pytest.mark.parametrize("moment", ["os.link", "onnxmem.packing.convert._remove_weights"])
+@pytest.mark.parametrize(
+    "moment", ["onnxmem.packing.convert._content", "os.link", "onnxmem.packing.convert._remove_weights"]
+)
 def test_a_killed_conversion_leaves_the_old_model_or_the_new_one_and_the_next_one_clears(
     model: Path, tmp_path: Path, moment: str
 ) -> None:
@@ -82,3 +87,41 @@ def test_a_killed_conversion_leaves_the_old_model_or_the_new_one_and_the_next_on
     convert(model, "external", tmp_path / "e.onnx", force=True)
     assert len(os.listdir(tmp_path)) == 2
     assert np.array_equal(outputs(tmp_path / "e.onnx"), outputs(model))
+
+
+def test_two_conversions_at_once_do_not_take_each_others_weights(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proto = onnx.load(model)
+    for tensor in proto.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor) / 2, tensor.name))
+    onnx.save(proto, other := tmp_path / "other.onnx")
+    module = importlib.import_module("onnxmem.packing.convert")
+    target, move, link = tmp_path / "e.onnx", module._move_weights, os.link
+    both, first_moved, second_done = threading.Barrier(2), threading.Event(), threading.Event()
+
+    def moving(*arguments: Any) -> Any:
+        both.wait(60)  # both have chosen names
+        if threading.current_thread().name == "second":
+            assert first_moved.wait(60)
+        return move(*arguments)
+
+    def linking(*arguments: Any) -> None:
+        if threading.current_thread().name != "second":
+            first_moved.set()
+            assert second_done.wait(60)
+        link(*arguments)
+
+    def second() -> None:
+        convert(other, "external", target)
+        second_done.set()
+
+    monkeypatch.setattr(module, "_move_weights", moving)
+    monkeypatch.setattr(os, "link", linking)
+    thread = threading.Thread(target=second, name="second")
+    thread.start()
+    convert(model, "external", target, force=True)
+    thread.join()
+    assert np.array_equal(outputs(target), outputs(model))
+    assert len(list(tmp_path.glob("e*"))) == 2

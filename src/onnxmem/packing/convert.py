@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto
 
 from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
-from onnxmem.files import clear_left_behind, partial_prefix, replacing, write_bytes
+from onnxmem.files import MAY_WRITE, clear_left_behind, partial_prefix, replacing, write_bytes
 from onnxmem.folders import temporary_folder
 from onnxmem.measurement.signature import read_signature
 from onnxmem.model.external import external_location, make_external
@@ -110,23 +110,47 @@ def _to_external(proto: ModelProto, source: Path, target: Path) -> tuple[Path, .
     """
     with suppress(OSError):
         clear_left_behind(target.parent, partial_prefix(target), lambda left: _remove_weights(left, target))
-    weights = target.with_suffix(".weights")
-    if weights.exists():
-        weights = target.with_name(f"{target.stem}-{secrets.token_hex(4)}.weights")
-    with replacing(target) as model:
-        with replacing(weights) as temporary:
-            _move_weights(proto, source, temporary, weights.name)
+    weights = _new_weights(target)
+    try:
+        with replacing(target) as model:
+            model.write_bytes(_naming(weights).SerializeToString())
+            _move_weights(proto, source, weights)
             model.write_bytes(proto.SerializeToString())
-        old = target.with_name(f"{partial_prefix(target)}{secrets.token_hex(4)}{target.suffix}")
-        with suppress(OSError):  # there is none, or the file system has no second names
-            os.link(target, old)
+            old = target.with_name(f"{partial_prefix(target)}{secrets.token_hex(4)}{target.suffix}")
+            with suppress(OSError):  # there is none, or the file system has no second names
+                os.link(target, old)
+    except BaseException:
+        weights.unlink(missing_ok=True)
+        raise
     if old.exists():
         _remove_weights(old, target)
         old.unlink(missing_ok=True)
     return target, weights
 
 
-def _move_weights(proto: ModelProto, source: Path, to: Path, name: str) -> None:
+def _new_weights(target: Path) -> Path:
+    """An empty file that nobody else writes, also if another process makes the same model at this moment."""
+    for name in (target.stem, f"{target.stem}-{secrets.token_hex(4)}"):
+        weights = target.with_name(f"{name}.weights")
+        try:
+            weights.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(f"cannot write '{weights}': {error.strerror}", hint=MAY_WRITE) from error
+        return weights
+    raise UsageError(f"another process is writing '{target}'", hint="try again when it is done")
+
+
+def _naming(weights: Path) -> ModelProto:
+    """A model that says no more than where weights are."""
+    model = ModelProto(ir_version=8)
+    model.graph.node.add(op_type="Identity", input=["x"], output=["y"])
+    make_external(model.graph.initializer.add(name="x", data_type=TensorProto.UINT8, dims=[0]), weights.name, 0, 0)
+    return model
+
+
+def _move_weights(proto: ModelProto, source: Path, to: Path) -> None:
     moved: list[tuple[TensorProto, int, int]] = []
     with to.open("wb") as file:
         for tensor in all_tensors(proto):
@@ -137,12 +161,12 @@ def _move_weights(proto: ModelProto, source: Path, to: Path, name: str) -> None:
                 moved.append((tensor, file.tell(), len(content)))
                 file.write(content)
     for tensor, offset, length in moved:
-        make_external(tensor, name, offset, length)
+        make_external(tensor, to.name, offset, length)
 
 
 def _remove_weights(model: Path, target: Path) -> None:
     """Those of a model that is gone or never came to be, and which `target` does not name."""
-    with suppress(OnnxmemError):
+    with suppress(OnnxmemError, OSError):  # another process may remove them at this moment
         needed = read_signature(target).files if target.exists() else ()
         names = [file.name for file in needed]
         for left in read_signature(model).files[1:]:
