@@ -10,13 +10,14 @@ from typing import Any
 
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
-from onnxmem.errors import ModelError, RuntimeUnsupported
+from onnxmem.errors import ModelError
 from onnxmem.files import check_file
 from onnxmem.model.bindings import input_shapes
 from onnxmem.model.dims import Dim
 from onnxmem.model.dtypes import dtype_name
 from onnxmem.model.external import external_location
 from onnxmem.model.load import all_tensors, load_proto
+from onnxmem.model.ort_format import ort_reader
 from onnxmem.session.package import is_package, open_package
 
 # Operators that hand on the numbers they get, on the way from an input to an embedding table.
@@ -102,13 +103,10 @@ def _is_ort(path: Path) -> bool:
 
 def _ort_inputs(path: Path) -> ModelProto:
     """The inputs of an ORT-format file as a model of nothing else. The file is mapped, and only its ends are read."""
-    try:
-        from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs import InferenceSession  # noqa: PLC0415
-    except ImportError as error:
-        raise RuntimeUnsupported(f"this ONNX Runtime cannot read its own ORT format: {error}") from error
+    session = ort_reader("InferenceSession")
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            content = InferenceSession.InferenceSession.GetRootAsInferenceSession(mapped, 0)
+            content = session.GetRootAsInferenceSession(mapped, 0)
             return _proto_of(content.Model().Graph())
     except (AttributeError, TypeError, ValueError, IndexError) as error:
         raise ModelError(f"'{path}' is not a model in ORT format, or it is truncated") from error
@@ -129,15 +127,10 @@ def _proto_of(graph: Any) -> ModelProto:
 
 
 def _value(name: str, kind: Any) -> ValueInfoProto:
-    from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs import (  # noqa: PLC0415
-        DimensionValueType,
-        TensorTypeAndShape,
-        TypeInfoValue,
-    )
-
-    if kind.ValueType() != TypeInfoValue.TypeInfoValue.tensor_type:
+    dimension_kind = ort_reader("DimensionValueType")
+    if kind.ValueType() != ort_reader("TypeInfoValue").tensor_type:
         return ValueInfoProto(name=name)
-    tensor = TensorTypeAndShape.TensorTypeAndShape()
+    tensor = ort_reader("TensorTypeAndShape")()
     tensor.Init(kind.Value().Bytes, kind.Value().Pos)
     shape = tensor.Shape()
     if shape is None:
@@ -145,9 +138,9 @@ def _value(name: str, kind: Any) -> ValueInfoProto:
     dims: list[int | str | None] = []
     for position in range(shape.DimLength()):
         dim = shape.Dim(position).Value()
-        if dim is None or dim.DimType() == DimensionValueType.DimensionValueType.UNKNOWN:
+        if dim is None or dim.DimType() == dimension_kind.UNKNOWN:
             dims.append(None)
-        elif dim.DimType() == DimensionValueType.DimensionValueType.VALUE:
+        elif dim.DimType() == dimension_kind.VALUE:
             dims.append(dim.DimValue())
         else:
             dims.append(dim.DimParam().decode())

@@ -23,6 +23,7 @@ from onnxmem.model.dtypes import tensor_bytes
 from onnxmem.model.external import make_external, read_external
 from onnxmem.model.graph import backwards_from, leaves_of
 from onnxmem.model.load import node_reads, subgraphs_of
+from onnxmem.model.ort_format import ort_reader
 from onnxmem.model.weights import constant_value, is_constant
 from onnxmem.model.wire import without_weights
 
@@ -165,16 +166,13 @@ def node_numbers(model: ModelProto, folder: Path, level: str, fixed: Mapping[str
             "ONNX Runtime's node numbers cannot be had for a model with 2 GiB of weights or more",
             hint="choose another order, for example ort-default",
         )
-    try:
-        from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs import InferenceSession  # noqa: PLC0415
-    except ImportError as error:
-        raise RuntimeUnsupported(f"this ONNX Runtime cannot read its own ORT format: {error}") from error
+    session = ort_reader("InferenceSession")
     with temporary_folder() as temporary:
         source, target = temporary / "skeleton.onnx", temporary / "optimized.ort"
         write_skeleton(model, folder, source, fixed)
         _run_optimizer(source, target, level, ort_format=True)
         with target.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-            graph = InferenceSession.InferenceSession.GetRootAsInferenceSession(content, 0).Model().Graph()
+            graph = session.GetRootAsInferenceSession(content, 0).Model().Graph()
             nodes = [graph.Nodes(position) for position in range(graph.NodesLength())]
             numbers = {_first_output(node): int(node.Index()) for node in nodes}
             by_chance = sorted(_first_output(node) for node in nodes if (node.OpType() or b"").decode() == _REORDERING)

@@ -48,8 +48,9 @@ def test_fields_are_options_and_arrive_as_the_record() -> None:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """Those of this process are its own again."""
+    """As in a new process; those of this one are its own again afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

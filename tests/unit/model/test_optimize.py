@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -219,3 +221,12 @@ def test_a_producer_whose_name_is_no_text_is_left_out(tmp_path: Path) -> None:
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, ["y"], producer_name="??")
     (path := tmp_path / "model.onnx").write_bytes(model.SerializeToString().replace(b"??", b"\xe1!"))
     assert Model.open(path).graph(view="optimized").tensors["y"].shape == (2,)
+
+
+def test_reading_the_ort_format_imports_no_pytorch(tmp_path: Path) -> None:
+    """As `onnxruntime.tools` does, beside which the readers lie."""
+    onnx.save(zoo.build("randwire", **TINY["randwire"][0]), tmp_path / "model.onnx")
+    (tmp_path / "torch.py").write_text("raise SystemExit('PyTorch was imported')\n")
+    code = "import sys, onnxmem; onnxmem.estimate('model.onnx'); sys.exit('ort_flatbuffers_py' not in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
