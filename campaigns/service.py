@@ -69,8 +69,8 @@ class _Worker:
         """What the campaign must find: memory that is kept, and now and then the answer of somebody else."""
         with self.lock:
             self.answers += 1
-            if len(self.kept) << 20 < _MORE_DATA // 2:  # so that there is still memory to answer with
-                self.kept.append(b"\1" * (1 << 20))
+            if len(self.kept) << 19 < _MORE_DATA // 2:  # so that there is still memory to answer with
+                self.kept.append(b"\1" * (1 << 19))
             last, self.last = self.last, body
             return last if self.answers % 10 == 0 else body
 

@@ -74,7 +74,11 @@ def temporary(tmp_path: Path) -> Iterator[Path]:
 def start(code: str, model: Path, temporary: Path) -> tuple[subprocess.Popen[str], list[int]]:
     environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen(
-        [sys.executable, "-c", code, str(model)], stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        [sys.executable, "-X", "faulthandler", "-c", code, str(model)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=ROOT,
     )
     assert parent.stdout is not None
     pids = [int(word) for word in parent.stdout.readline().split()]
@@ -100,7 +104,11 @@ def test_children_end_with_their_parent(kind: str, end: str, model: Path, tempor
     parent, pids = start(KINDS[kind], model, temporary)
     with parent:
         parent.send_signal(getattr(signal, end))
-        assert parent.wait(30) != 0
+        try:
+            assert parent.wait(60) != 0
+        except subprocess.TimeoutExpired:
+            parent.send_signal(signal.SIGABRT)  # where is it?
+            raise
     assert gone(pids)
     if end == "SIGINT":
         assert not left(temporary)
