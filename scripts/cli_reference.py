@@ -26,7 +26,7 @@ names of modes, strategies, orders and built-in models.
 | 1 | a budget or capacity was not met |
 | 2 | wrong usage: an unknown name, a bad number, a file that is not there or cannot be written, a missing package |
 | 3 | the model, or its run, failed |
-| 130, 143 | interrupted with Ctrl-C, or ended by SIGTERM |
+| 129, 130, 143 | the terminal is gone, interrupted with Ctrl-C, ended by SIGTERM |
 """
 
 

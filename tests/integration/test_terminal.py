@@ -142,6 +142,28 @@ def test_a_signal_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path, 
     assert set(os.listdir(temporary)) <= {".ses"} and os.listdir(place) == []
 
 
+_OF_ITS_OWN = "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+def test_a_terminal_that_is_closed_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    measure = [sys.executable, "-m", "onnxmem", "measure", str(model), "--runs", "1000000"]
+    command = [sys.executable, "-c", _OF_ITS_OWN, *measure]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "TERM": "xterm"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    ) as child:
+        os.close(theirs)
+        written = b""
+        while b"steady runs" not in written:
+            assert select.select([ours], [], [], 60)[0]
+            written += os.read(ours, 65536)
+        assert set(os.listdir(tmp_path)) > {".ses"}
+        os.close(ours)
+        assert child.wait(60) == 128 + signal.SIGHUP
+    assert set(os.listdir(tmp_path)) <= {".ses"}
+
+
 @pytest.mark.parametrize("verb", ["measure", "release", "share"])
 def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str) -> None:
     done, seconds = timed(verb, model, "--shape", "1x3x64x64", "--runs", "1000000", "--time-limit", "3")

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from onnxmem.cli import options
+from onnxmem.cli.streams import leave_terminal
 from onnxmem.deadline import check_time_limit
 from onnxmem.errors import OnnxmemError
 
@@ -75,11 +76,15 @@ class Interrupted(OnnxmemError):
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM came: whoever clears up after Ctrl-C does so now, too."""
+    """SIGTERM came, or the terminal is gone: whoever clears up after Ctrl-C does so now, too."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = signal.Signals(number)
 
 
 def end_on_signals() -> None:
-    """From now on SIGTERM ends this process as Ctrl-C does: with nothing left behind.
+    """From now on SIGTERM and SIGHUP end this process as Ctrl-C does: with nothing left behind.
 
     What comes within a second of another says the same once more, and must not keep from clearing up.
     """
@@ -88,10 +93,14 @@ def end_on_signals() -> None:
     def stop(number: int, _frame: FrameType | None) -> None:
         nonlocal last
         before, last = last, time.monotonic()
+        if number == signal.SIGHUP:
+            leave_terminal()
         if last - before >= _AT_ONCE:
-            raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
+            raise KeyboardInterrupt if number == signal.SIGINT else _Terminated(number)
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # under nohup it is ignored
+        signal.signal(signal.SIGHUP, stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background of a script it is ignored
         signal.signal(signal.SIGINT, stop)
 
@@ -116,11 +125,11 @@ def interruptible(seconds: float | None, grace: float = 0.0) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, seconds + grace)
     try:
         yield
-    except _Terminated:
+    except _Terminated as ended:
         if late:
             message = f"not done within {seconds:g} seconds"
             raise Interrupted(message, 3, hint="--time-limit SECONDS allows more") from None
-        raise Interrupted("ended by SIGTERM", 128 + signal.SIGTERM) from None
+        raise Interrupted(f"ended by {ended.number.name}", 128 + ended.number) from None
     except KeyboardInterrupt:
         raise Interrupted("interrupted", 128 + signal.SIGINT) from None
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -27,6 +28,13 @@ def open_closed() -> None:
 def lead_nowhere(stream: TextIO) -> None:
     """What is still to be written is lost; Python would complain about that at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def leave_terminal() -> None:
+    """It is gone, and whatever is written there now is an error. Files and pipes get what is said all the same."""
+    for number in (1, 2):
+        if stat.S_ISCHR(os.fstat(number).st_mode):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def is_full(error: Exception) -> bool:

@@ -49,8 +49,9 @@ def test_fields_are_options_and_arrive_as_the_record() -> None:
 @pytest.fixture
 def handlers() -> Iterator[None]:
     """As in a new process; those of this one are its own again afterwards."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -58,7 +59,12 @@ def handlers() -> Iterator[None]:
 
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "ended by SIGTERM"),
+        (signal.SIGHUP, 129, "ended by SIGHUP"),
+    ],
 )
 def test_a_signal_beside_a_verb_is_one_sentence_too(
     number: int, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -81,7 +87,7 @@ def test_a_second_signal_does_not_keep_from_clearing_up(first: int, monkeypatch:
         try:
             signal.raise_signal(first)
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.raise_signal(number)
             cleared = True
     assert cleared and ended.value.exit_code == 128 + first
@@ -94,3 +100,11 @@ def test_whoever_asks_again_later_is_heard(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_terminal_that_is_closed_is_ignored_under_nohup() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    end_on_signals()
+    signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
