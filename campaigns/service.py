@@ -25,6 +25,7 @@ import onnxruntime
 
 import onnxmem
 
+onnxruntime.set_default_logger_severity(4)  # requests fail on purpose, by the thousand
 MODELS = {"image": "image", "rows": "x", "brief": "x"}
 """And what their inputs are called."""
 BUSY = 507

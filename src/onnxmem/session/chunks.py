@@ -11,15 +11,14 @@ import json
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from onnxmem.errors import BudgetExceeded
 from onnxmem.rewriting.batch import ROWS, Batch, Look, Looked
+from onnxmem.session.forked import renew_in_children
 from onnxmem.session.memory import BatchMemory
 from onnxmem.session.planned.growth import Learned
 from onnxmem.session.planned.planner import Planner
@@ -85,12 +84,12 @@ class Chunks:
         self._planner, self._threads = planner, threads
         self._learned: dict[Any, Learned] = {}
         self._memory: dict[Any, BatchMemory] = {}
-        self.make_lock()
-        _ALL.add(self)
+        self.begin_anew()
+        renew_in_children(self)
 
-    def make_lock(self) -> None:
-        """That of a process; a forked child needs another. A handler of signals may come a second time."""
-        self._lock = threading.RLock()
+    def begin_anew(self) -> None:
+        """Another thread may have been running a batch when this process was forked."""
+        self._lock = threading.RLock()  # reentrant, as a handler of signals may come a second time
 
     @property
     def memory(self) -> tuple[BatchMemory, ...]:
@@ -276,16 +275,3 @@ class Chunks:
             return
         trace = None if shape.predicted else Trace.recorded(shape.tape.trace)
         learned.took(part.rows, shape.placement.peak, trace)
-
-
-_ALL: weakref.WeakSet[Chunks] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    # Another thread may have been running a batch; in the child it does not exist.
-    for chunks in _ALL:
-        chunks.make_lock()
-
-
-with suppress(AttributeError):  # systems without fork
-    os.register_at_fork(after_in_child=_forked)

@@ -6,13 +6,12 @@ graphs; the others are loaded when a run first needs them. If none has run befor
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from onnxmem.session.forked import renew_in_children
 from onnxmem.session.packed_graphs import TiledGraph
 from onnxmem.session.planned.run_key import shapes_of
 
@@ -30,12 +29,12 @@ class Graphs:
         self._tiled = {_key(graph.inputs): graph for graph in tiled}
         self._others: dict[str | None, InferenceSession] = {}
         self._in_use = False
-        self.make_lock()
-        _ALL.add(self)
+        self.begin_anew()
+        renew_in_children(self)
 
-    def make_lock(self) -> None:
-        """That of a process; a forked child needs another. A handler of signals may come a second time."""
-        self._lock = threading.RLock()
+    def begin_anew(self) -> None:
+        """Another thread may have been loading a graph when this process was forked."""
+        self._lock = threading.RLock()  # reentrant, as a handler of signals may come a second time
 
     @property
     def _owner(self) -> InferenceSession:
@@ -146,16 +145,3 @@ class GraphBinding:
 
 def _key(shapes: Mapping[str, tuple[int, ...]]) -> _Key:
     return tuple(sorted(shapes.items()))
-
-
-_ALL: weakref.WeakSet[Graphs] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    # Another thread may have been loading a graph; in the child it does not exist.
-    for graphs in _ALL:
-        graphs.make_lock()
-
-
-with suppress(AttributeError):  # systems without fork
-    os.register_at_fork(after_in_child=_forked)

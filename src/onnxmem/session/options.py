@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from onnxmem.errors import UsageError
 from onnxmem.session import modes
+from onnxmem.session.forked import renew_in_children
 
 
 def apply(options: Any, settings: Mapping[str, modes.Setting], config: Mapping[str, str]) -> None:
@@ -71,8 +71,7 @@ class _Lent:
 
 
 _LENT = _Lent()
-with suppress(AttributeError):  # systems without fork
-    os.register_at_fork(after_in_child=_LENT.begin_anew)
+renew_in_children(_LENT)
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import os
 import threading
 import time
 import weakref
-from contextlib import suppress
 from typing import Any
 
 from onnxmem._native import arena as native
 from onnxmem.errors import UsageError
+from onnxmem.session.forked import renew_in_children
 from onnxmem.session.planning import check_seconds
 
 
@@ -138,8 +138,7 @@ class _Trims:
 
 _TRIMS = _Trims()
 atexit.register(_TRIMS.end)
-with suppress(AttributeError):  # systems without fork
-    os.register_at_fork(after_in_child=_TRIMS.begin_anew)
+renew_in_children(_TRIMS)
 
 
 def _expired(reference: weakref.ref[Arena]) -> None:

@@ -8,15 +8,15 @@ allocator while they are being made keep it for as long as they live.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from onnxmem._native import arena
 from onnxmem.errors import RuntimeUnsupported
+from onnxmem.session.forked import renew_in_children
 
 OLDEST = (1, 24)
 _NAME = "onnxmem"
@@ -34,8 +34,7 @@ class _Once:
 
 
 _ONCE = _Once()
-with suppress(AttributeError):  # systems without fork
-    os.register_at_fork(after_in_child=_ONCE.begin_anew)
+renew_in_children(_ONCE)
 
 
 def unsupported() -> str:

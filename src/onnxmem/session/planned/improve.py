@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
-import os
 import queue
 import threading
 import time
 import weakref
 
 from onnxmem.errors import OnnxmemError
+from onnxmem.session.forked import renew_in_children
 from onnxmem.session.planned.arena import Arena
 from onnxmem.session.planned.kept import KeptPlans
 from onnxmem.session.planned.placing import improve as longer_search
@@ -25,6 +24,10 @@ class _Improver:
     """One thread for the whole process, started with the first plan that is not optimal."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Also in a forked child, which has no such thread: what was queued is only lost improvement."""
         self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.stopping = threading.Event()
         self.thread: threading.Thread | None = None
@@ -100,21 +103,9 @@ def improve(book: PlanBook, shape: ShapePlan, arena: Arena, seconds: float, kept
     if book.full and shape.placement.peak < book.peak:
         return  # shapes come and go: each would keep a processor busy, and the arena is as large as the largest needs
     if seconds > 0 and shape.placement.improvable:
-        _state["improver"].add(_Job(book, shape, arena, seconds, kept))
+        _IMPROVER.add(_Job(book, shape, arena, seconds, kept))
 
 
-_state = {"improver": _Improver()}
-
-
-def _stop() -> None:
-    _state["improver"].stop()
-
-
-def _forked() -> None:
-    # The child has no such thread, and perhaps its locks; what was queued is only lost improvement.
-    _state["improver"] = _Improver()
-
-
-atexit.register(_stop)
-with contextlib.suppress(AttributeError):
-    os.register_at_fork(after_in_child=_forked)
+_IMPROVER = _Improver()
+renew_in_children(_IMPROVER)
+atexit.register(_IMPROVER.stop)

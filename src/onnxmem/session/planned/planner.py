@@ -5,10 +5,8 @@ A `Planner` belongs to one session, which asks it to run; the session's memory c
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ import onnxruntime
 
 from onnxmem._native import arena as native
 from onnxmem.placement.shares import Int64Array
+from onnxmem.session.forked import renew_in_children
 from onnxmem.session.planned.arena import own_arena
 from onnxmem.session.planned.forks import GATE
 from onnxmem.session.planned.pairs import Sharer, Sharing
@@ -105,7 +104,7 @@ class Planner:
         self._first_run = threading.RLock()
         self._profile: Profile | None = None
         self._tries = 0
-        _PLANNERS.add(self)
+        renew_in_children(self)
         plans = tuple(options.plans or ())
         self.book.load(plans, allowed=sharer.allows if sharer and packaged else None)
         self.wants_profile = sharer is not None and not plans
@@ -121,8 +120,8 @@ class Planner:
             with self._first_run:
                 self._end_profile(session)
 
-    def forked(self) -> None:
-        """In a child: other threads, which may have held locks, do not exist."""
+    def begin_anew(self) -> None:
+        """In a forked child: other threads, which may have held locks, do not exist."""
         self._first_run = threading.RLock()
         self.book.make_locks()
 
@@ -392,15 +391,3 @@ def _deviation(native_one: native.Deviation | None) -> Deviation | None:
         expected_bytes=native_one.expected_bytes,
         asked_bytes=native_one.asked_bytes,
     )
-
-
-_PLANNERS: weakref.WeakSet[Planner] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    # Another thread may have held one of these at the moment of the fork; in the child it does not exist.
-    for planner in _PLANNERS:
-        planner.forked()
-
-
-os.register_at_fork(after_in_child=_forked)

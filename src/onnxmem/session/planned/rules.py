@@ -21,11 +21,11 @@ their input.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from onnxmem.session.forked import renew_in_children
 from onnxmem.session.planned.answers import read_answers, write_answers
 from onnxmem.session.planned.pairs import Question
 from onnxmem.session.planned.profile import NodeCalls, Value
@@ -86,6 +86,11 @@ class Rules:
     def __init__(self, told: Mapping[str, Sequence[int]] | None = None) -> None:
         self.told: dict[str, Sequence[int]] = dict(told or {})
         self.asked: dict[str, Sequence[int]] = {}
+        self.begin_anew()
+        renew_in_children(self)
+
+    def begin_anew(self) -> None:
+        """Another thread may have been asking when this process was forked."""
         self._lock = threading.RLock()  # reentrant, as a handler of signals may come in between
 
     def allow(self, put: Question, positions: Sequence[int], threads: int) -> bool:
@@ -124,12 +129,3 @@ def known_rules() -> Rules:
     if "rules" not in _state:
         _state.setdefault("rules", Rules(read_answers(sorted(PROMISED.items()))))
     return _state["rules"]
-
-
-def _forked() -> None:
-    # Another thread may have been asking at the moment of the fork; in the child it does not exist.
-    _state.clear()
-
-
-with suppress(AttributeError):  # systems without fork
-    os.register_at_fork(after_in_child=_forked)

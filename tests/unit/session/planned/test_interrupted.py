@@ -91,7 +91,7 @@ def locks(session: Any) -> dict[str, Callable[[], Any]]:
         "the first session of a process": lambda: bridge._ONCE.lock,
         "a question to a kernel": lambda: rules.known_rules()._lock,
         "a batch in parts": lambda: chunks._lock,
-        "a search": lambda: improve._state["improver"].lock,
+        "a search": lambda: improve._IMPROVER.lock,
     }
 
 
