@@ -37,7 +37,7 @@ _PROGRAMS = (
     "CREATE TABLE more (a, b)",
     "CREATE TABLE more (a CHECK (instr(zeroblob(100000000), zeroblob(50000000) || x'01') = 0));"
     " INSERT INTO more VALUES (1)",
-    "CREATE INDEX more ON {table} (hex(zeroblob(500000000)))",
+    "CREATE INDEX more ON {table} (hex(zeroblob(500000000))) WHERE rowid < 0",  # or making it would take as long
     "DROP TABLE {table}",
     "ALTER TABLE {table} RENAME TO other",
     "DELETE FROM {table}",

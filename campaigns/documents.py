@@ -175,8 +175,12 @@ class _Page(HTMLParser):
 
 
 def _page(path: Path) -> None:
+    """With its pictures one time in ten: they take twenty times as long as the rest."""
+    report = read_report([path])
+    if zlib.crc32(path.read_bytes()) % 10:
+        report = replace(report, sections=tuple(replace(section, charts=()) for section in report.sections))
     page = _Page()
-    page.feed(render_html(read_report([path])))
+    page.feed(render_html(report))
     page.close()
 
 
@@ -211,7 +215,7 @@ TARGETS: Mapping[str, Target] = {
     "problem": Target(text(_PROBLEM, "problem.csv", changed_text), _problem),
     "plan": Target(text(_PLAN, "plan.csv", changed_text), _plan),
     "result": Target(text(lambda: [*_results(), *_measured()], "result.json", changed_json), _report),
-    "page": Target(text(_results, "result.json", changed_json), _page),
+    "page": Target(text(lambda: [*_results(), *_measured()], "result.json", changed_json), _page),
     "baseline": Target(text(lambda: _measured()[:2], "baseline.json", changed_json), _baseline),
     "explain": Target(text(lambda: _measured()[1:2], "measurement.json", changed_json), _explain),
     "settings": Target(beside_a_model(text(_SETTINGS, "pyproject.toml", changed_toml)), _settings),
