@@ -300,9 +300,14 @@ def compare(graph: Graph, *, debug: bool) -> Found:
     return Found(same, memory.shared_places, memory.runs_repeated)
 
 
+def share_everything() -> None:
+    """From now on every pair of tensors that may share a place is tried, however small."""
+    sharing.WORTHWHILE, source._PART = 1, 1e9
+
+
 def campaign(count: int, first: int) -> Counter[str]:
     """So many graphs; what became of them."""
-    sharing.WORTHWHILE, source._PART = 1, 1e9  # every pair, however small
+    share_everything()
     counts: Counter[str] = Counter()
     started = told = time.monotonic()
     for seed in range(first, first + count):

@@ -1,6 +1,6 @@
 """Runs by plans against stock ones, bit for bit: random graphs, packages of them, networks in tiles; and the rules.
 
-    python -m campaigns.plans                         ten thousand graphs and as many networks in tiles
+    python -m campaigns.plans                         ten thousand graphs, packages, and networks in tiles
     python -m campaigns.plans graphs --count 200 --first 70000
     python -m campaigns.plans --planted               with a rule that is wrong on purpose: it must be found
 
@@ -12,26 +12,20 @@ that a kernel does not keep to any more is dropped by every session, and is said
 from __future__ import annotations
 
 import argparse
-import random
 import sys
-import tempfile
 import time
-import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-import numpy as np
 import onnxruntime
 
 from benchmarks import rewritten, shared_places
-from onnxmem import InferenceSession, pack
-from onnxmem.errors import OnnxmemError
+from campaigns import packed
+from campaigns.processes import load_everything
 from onnxmem.session.planned import asking, rules, sharing
 from onnxmem.session.planned.pairs import Question
 
 COUNT = 10_000
-_PACKAGED = 200
-"""One graph of so many as a package, too: making one takes seconds."""
 
 
 def graphs(count: int, first: int) -> bool:
@@ -42,34 +36,23 @@ def graphs(count: int, first: int) -> bool:
 
 
 def packages(count: int, first: int) -> bool:
-    """Stock against a package, with guards on."""
-    done, different, refused = 0, [], 0
-    for seed in range(first, first + count, _PACKAGED):
-        graph = shared_places.build(random.Random(seed).randrange)
-        with tempfile.TemporaryDirectory() as temporary:
-            model, package = Path(temporary) / "model.onnx", Path(temporary) / "package"
-            model.write_bytes(graph.model)
-            # What is packed runs with all optimizations: so does what it is compared with.
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads, options.log_severity_level = graph.threads, 4
-            stock = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            try:
-                pack(model, package, dims={"n": 2} if stock.get_inputs()[0].shape[0] == "n" else {})
-            except OnnxmemError:
-                refused += 1  # other outputs than the original's, within what is allowed, or none at all
-                continue
-            packed = InferenceSession(package, options, ["CPUExecutionProvider"], debug=True)
-            done += 1
-            for feeds in (*graph.feeds, *graph.feeds):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")
-                    found, wanted = packed.run(None, feeds), stock.run(None, feeds)
-                if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, wanted, strict=True)):
-                    different.append(seed)
-    for seed in dict.fromkeys(different):
-        print(f"seed {seed}: different as a package")
-    print(f"packages: {done:,} packages of graphs, {refused} refused, {len(set(different))} different", flush=True)
-    return not different
+    """Stock against packages, with their plans and orders; each graph in a fork of this process."""
+    load_everything()
+    shared_places.share_everything()
+    counts: Counter[str] = Counter()
+    told = time.monotonic()
+    for seed in range(first, first + count):
+        became, _, why = packed.outcome(seed).partition(": ")
+        counts[became] += 1
+        if became in (packed.DIFFERENT, packed.FAILED):
+            print(f"seed {seed}: {became} as a package {why}", flush=True)
+        elif became == packed.REFUSED:
+            print(f"  seed {seed}: refused: {why}", file=sys.stderr, flush=True)
+        if time.monotonic() > told + 30:
+            told = time.monotonic()
+            print(f"  {seed + 1 - first:,} of {count:,}: {dict(counts)}", file=sys.stderr, flush=True)
+    print("packages: " + ", ".join(f"{number:,} {name}" for name, number in counts.items()), flush=True)
+    return not counts[packed.DIFFERENT] + counts[packed.FAILED]
 
 
 def tiles(count: int, first: int) -> bool:
@@ -112,8 +95,9 @@ def probes(_count: int, _first: int) -> bool:
 
 
 PARTS: Mapping[str, Callable[[int, int], bool]] = {
-    "rules": probes, "graphs": graphs, "packages": packages, "tiles": tiles,
+    "packages": packages, "rules": probes, "graphs": graphs, "tiles": tiles,
 }  # fmt: skip
+"""In this order: packages are made by forks, and sessions of the others leave threads behind."""
 
 
 def plant() -> None:
@@ -142,7 +126,7 @@ def main() -> int:
         plant()
         return 1 if graphs(min(chosen.count, 100), chosen.first) else 0
     right = True
-    for name in chosen.parts or PARTS:
+    for name in (part for part in PARTS if part in (chosen.parts or PARTS)):
         started = time.monotonic()
         right = PARTS[name](chosen.count, chosen.first) and right
         print(f"  {time.monotonic() - started:.0f} s", flush=True)
