@@ -67,7 +67,11 @@ class Dashboard:
         page.get_by_role("tab", name="Overview").wait_for(timeout=WAIT)
         if tab:
             page.get_by_role("tab", name=tab).click()
-        yield page
+        try:
+            yield page
+        except Exception as error:  # one of a wait does not say what was there instead
+            error.add_note(page.locator("body").inner_text(timeout=WAIT))
+            raise
         page.close()
         assert errors == []
 

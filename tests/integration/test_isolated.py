@@ -508,7 +508,6 @@ def python(code: str, model: Path) -> subprocess.Popen[str]:
     ids=["alone", "with a fork that holds its descriptors"],
 )
 def test_no_orphan_and_no_file_when_the_parent_is_killed(model: Path, fork: str) -> None:
-    before = set(Path("/dev/shm").iterdir())
     code = f"""
         session = onnxmem.IsolatedSession(model)
         kept = session.run(None, {{"x": x}})
@@ -521,12 +520,22 @@ def test_no_orphan_and_no_file_when_the_parent_is_killed(model: Path, fork: str)
     with python(code, model) as parent:
         assert parent.stdout is not None
         pid, holder = map(int, parent.stdout.readline().split())
+        shared = _shared_files(parent.pid) | _shared_files(pid)
         parent.kill()
         assert wait_until_gone(pid, 5)
         if holder > 0:
             os.kill(holder, signal.SIGKILL)  # which has outlived it
         parent.stdout.close()
-    assert set(Path("/dev/shm").iterdir()) <= before
+    # Whatever they share has no name that could be left behind.
+    assert shared
+    assert all(name.endswith("(deleted)") for name in shared), shared
+
+
+def _shared_files(pid: int) -> set[str]:
+    """The files in memory that a process has open or mapped."""
+    opened = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    mapped = {line.split(maxsplit=5)[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
+    return {name for name in opened | mapped if name.startswith(("/memfd:", "/dev/shm/"))}
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,29 @@ def test_a_table_that_runs_look_up_is_not_fetched(tmp_path: Path) -> None:
     assert resident(package.folder) < 4 * 1024
 
 
+def test_weights_that_are_equal_are_packed_once_and_open(tmp_path: Path) -> None:
+    weight = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 4096
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("MatMul", ["x", "one"], ["between"]),
+            onnx.helper.make_node("MatMul", ["between", "two"], ["y"]),
+        ],
+        "twins",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3, 64])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(weight, name) for name in ("one", "two")],
+    )
+    model, x = tmp_path / "m.onnx", np.ones((3, 64), np.float32)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), model)
+    package = onnxmem.pack(model, tmp_path / "p")
+    # ONNX Runtime notes the packed form at one of them and uses it for both: the other one is dropped once it is read.
+    assert sum(size for _, size in package.manifest.always_mapped) == weight.nbytes
+    assert sum(size for _, size in package.manifest.always_read) == 2 * weight.nbytes
+    session = InferenceSession(package.folder)
+    expected = onnxruntime.InferenceSession(model).run(None, {"x": x})[0]
+    assert np.array_equal(session.run(None, {"x": x})[0], expected)
+
+
 def test_any_list_of_providers_for_the_cpu_will_do(packed: Path) -> None:
     assert InferenceSession(path_or_bytes=packed, providers=onnxruntime.get_available_providers()).package
 

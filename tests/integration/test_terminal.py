@@ -142,7 +142,12 @@ def test_a_signal_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path, 
     assert set(os.listdir(temporary)) <= {".ses"} and os.listdir(place) == []
 
 
-_OF_ITS_OWN = "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+_OF_ITS_OWN = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def test_a_terminal_that_is_closed_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path) -> None:
@@ -154,13 +159,16 @@ def test_a_terminal_that_is_closed_ends_it_with_nothing_left_behind(model: Path,
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     ) as child:
         os.close(theirs)
-        written = b""
-        while b"steady runs" not in written:
-            assert select.select([ours], [], [], 60)[0]
-            written += os.read(ours, 65536)
-        assert set(os.listdir(tmp_path)) > {".ses"}
-        os.close(ours)
-        assert child.wait(60) == 128 + signal.SIGHUP
+        try:
+            written = b""
+            while b"steady runs" not in written:
+                assert select.select([ours], [], [], 60)[0]
+                written += os.read(ours, 65536)
+            assert set(os.listdir(tmp_path)) - {".ses"}
+            os.close(ours)
+            assert child.wait(60) == 128 + signal.SIGHUP
+        finally:
+            child.kill()
     assert set(os.listdir(tmp_path)) <= {".ses"}
 
 

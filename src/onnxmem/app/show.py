@@ -199,8 +199,8 @@ def progress(job: Job, key: str, what: str, more: Callable[[], None] | None = No
                 st.markdown(f":material/check: {escape(stage)}")
             if stages:
                 st.markdown(f":material/pending: **{escape(stages[-1])}**")
-            if st.button("Cancel", key=f"{key} cancel", icon=":material/stop_circle:"):
-                job.cancel()
+            # Called before anything is drawn: what draws may be ended half-way by the next moment.
+            st.button("Cancel", key=f"{key} cancel", icon=":material/stop_circle:", on_click=job.cancel)
         if more is not None:
             more()
 

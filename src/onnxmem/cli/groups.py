@@ -125,16 +125,26 @@ def interruptible(seconds: float | None, grace: float = 0.0) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, seconds + grace)
     try:
         yield
-    except _Terminated as ended:
+    except (KeyboardInterrupt, ImportError) as error:
+        ended = _interrupt_behind(error)
+        if ended is None:
+            raise
+        if not isinstance(ended, _Terminated):
+            raise Interrupted("interrupted", 128 + signal.SIGINT) from None
         if late:
             message = f"not done within {seconds:g} seconds"
             raise Interrupted(message, 3, hint="--time-limit SECONDS allows more") from None
         raise Interrupted(f"ended by {ended.number.name}", 128 + ended.number) from None
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted", 128 + signal.SIGINT) from None
     finally:
         lift()
         signal.signal(signal.SIGALRM, before)
+
+
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The signal that ended it: a native module that was just being loaded says only that it could not be."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def lift() -> None:

@@ -47,6 +47,11 @@ class Node:
         return self.name or f"{self.op_type}→{next(filter(None, self.outputs), '?')}"
 
     @property
+    def is_loop(self) -> bool:
+        """Whether it is ONNX's own: others may have the name, and no body."""
+        return self.op_type == "Loop" and self.domain in ("", "ai.onnx") and len(self.subgraphs) == 1
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """All it needs from the graph around it, its subgraphs' needs included."""
         captured = (name for graph in self.subgraphs for name in graph.captured)

@@ -216,10 +216,11 @@ def describe_weights(model: Path) -> tuple[Weights, tuple[str, ...]]:
     return weights, (note,)
 
 
-def always_read(model: Path) -> tuple[tuple[int, int], ...]:
+def always_read(model: Path, *, packed_only: bool = False) -> tuple[tuple[int, int], ...]:
     """Offsets and lengths of the weights in the file that every run reads, and reads whole, in the form it uses.
 
-    Not what only a branch or a loop may read, and not a table in which a run looks something up.
+    Not what only a branch or a loop may read, and not a table in which a run looks something up. What is not packed may
+    be there for loading alone: of two weights that are equal ONNX Runtime uses the packed form of one for both.
     """
     if model.suffix == ".ort":
         return ()
@@ -228,12 +229,12 @@ def always_read(model: Path) -> tuple[tuple[int, int], ...]:
     blobs = []
     for tensor in _outside(graph, wanted):
         raw, *packed = blobs_of(tensor, model.parent)
-        blobs.extend(packed or [raw])
+        blobs.extend(packed or ([] if packed_only else [raw]))
     parts: list[tuple[int, int]] = []
     for blob in sorted(blobs, key=lambda blob: blob.offset):
         last, length = parts[-1] if parts else (0, 0)
-        # What lies between two parts of one page is read with them anyway.
-        if parts and blob.offset <= last + length + _PAGE:
+        # What lies between two parts of one page is read with them anyway, but may not be mapped.
+        if parts and blob.offset <= last + length + (0 if packed_only else _PAGE):
             parts[-1] = (last, max(length, blob.offset + blob.length - last))
         else:
             parts.append((blob.offset, blob.length))

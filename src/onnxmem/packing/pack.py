@@ -270,7 +270,7 @@ def _write(request: PackRequest, temporary: Path, onnxruntime: str) -> None:
         sync(path)
     files = _hashed(request, "hashing", paths)
     weights, notes = describe_weights(model)
-    read = always_read(model)
+    read, mapped = always_read(model), always_read(model, packed_only=True)
     verified = check_outputs(request, model, settings)
     manifest = Manifest(
         mode=request.mode.name,
@@ -288,6 +288,7 @@ def _write(request: PackRequest, temporary: Path, onnxruntime: str) -> None:
         order=ordered.order if ordered else None,
         plans=tuple(_packed(plan) for plan in plans),
         always_read=read,
+        always_mapped=mapped,
         tile=request.tile,
     )
 

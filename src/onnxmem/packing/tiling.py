@@ -273,6 +273,7 @@ def _recorded(job: TileJob, path: Path, free: Reduced, planned: Planned, rewriti
         nodes=len(rewriting.graph.nodes),
         extra_work=rewriting.extra_work,
         always_read=always_read(path),
+        always_mapped=always_read(path, packed_only=True),
     )
     parts = (*free.parts, *_tile_parts(rewriting, planned.peak - taken["peak_bytes"]))
     return Tiled(free=free, graph=graph, reduced=replace(free, after_bytes=taken["peak_bytes"], parts=parts))

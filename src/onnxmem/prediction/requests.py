@@ -23,7 +23,6 @@ from onnxmem.unknown import Unknown
 _PATTERN_STEP = 256
 _ROUNDS = 2  # of a loop's body: what the second takes, the others take again
 _AT_THE_END = -1
-_LOOP = "Loop"
 
 Sizes = Callable[[Tensor, Node | None], int]
 """What a tensor takes; some kernels write more than the shape says."""
@@ -159,7 +158,7 @@ class _Frame:
                 else:
                     live.buffer = taken
             # A loop copies what its last round handed on.
-            late = node.op_type == _LOOP
+            late = node.is_loop
             events += [] if late else made
             events += _scratch(node, beside.steps[beside.before :], held)
             if beside.reserved:
@@ -221,7 +220,7 @@ class _Frame:
         if not node.subgraphs:
             return []
         # The bodies of If and Scan write into memory that these have taken for them.
-        loop = node.op_type == _LOOP
+        loop = node.is_loop
         frames = [
             replace(
                 self, graph=g, fed=loop, uncounted=frozenset() if loop else frozenset(g.outputs), _ended=[]

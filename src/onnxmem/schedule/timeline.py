@@ -22,8 +22,6 @@ from onnxmem.schedule.storages import Rules, memory_of
 from onnxmem.schedule.workload import lifetimes
 from onnxmem.unknown import Unknown
 
-_LOOP = "Loop"
-
 
 @dataclass(frozen=True)
 class Step:
@@ -165,7 +163,7 @@ def _lay_out(
             inside = _inside(subgraph, node, layout)
             order = _choose_order(subgraph, layout, *inside).order
             inner = f"{prefix}{node.label}/{k}:"
-            _lay_out(subgraph, layout, inner, *inside, order, copied=node.op_type == _LOOP)
+            _lay_out(subgraph, layout, inner, *inside, order, copied=node.is_loop)
         layout.steps.append(Step(labels[position], node.op_type))
     first_step.append(len(layout.steps))
     end = len(layout.steps) + copied
@@ -223,7 +221,7 @@ def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozen
     def beside(node: Node) -> int:
         found = [_choose_order(g, layout, *_inside(g, node, layout)) for g in node.subgraphs]
         most = max((each.peak for each in found), default=0)
-        if node.op_type != _LOOP:
+        if not node.is_loop:
             return most
         # Its outputs count as if they were there all the time; these are not while the body runs.
         made = (graph.tensors[name].size for name in _copies(node) if name in graph.tensors and name not in uncounted)
@@ -239,7 +237,7 @@ def _choose_order(graph: Graph, layout: _Layout, rules: Rules, uncounted: frozen
 def _copies(node: Node) -> Sequence[str]:
     """The outputs of a Loop that are copies of what its last round has made; those that collect rounds are not."""
     # The body of a Loop is fed the number of the round and whether to go on, and then what is carried.
-    return node.outputs[: len(node.subgraphs[0].inputs) - 2] if node.op_type == _LOOP else ()
+    return node.outputs[: len(node.subgraphs[0].inputs) - 2] if node.is_loop else ()
 
 
 def _carried(loop: Node, layout: _Layout, number: Callable[[Dim], int]) -> int:

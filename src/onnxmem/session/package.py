@@ -165,6 +165,8 @@ class Manifest(Record):
     """For which input shapes there are plans; the plans themselves are in PLANS."""
     always_read: tuple[tuple[int, int], ...] = ()
     """What every run reads of the weights' file: offsets and lengths."""
+    always_mapped: tuple[tuple[int, int], ...] = ()
+    """What of that is packed: a session that cannot map it must not run."""
     tile: TileSettings | None = None
     reduced: tuple[Reduced, ...] = ()
     """For each of the input shapes that tiles were sought for, what was done and what it gave."""
@@ -235,10 +237,11 @@ class Package:
         """What a session needs to load one of its graphs; None: its own."""
         made = self.manifest
         if tiled is None:
-            return PackageGraph(self.model, made.options, made.config, made.always_read, self.plans)
+            return PackageGraph(self.model, made.options, made.config, made.always_read, made.always_mapped, self.plans)
         options, config = {**made.options, **KEEP_OPTIONS}, {**made.config, **KEEP_CONFIG}
         plans = partial(self._plans_in, tiled.plan)
-        return PackageGraph(self.folder / tiled.model, options, config, tiled.always_read, plans)
+        model, read, mapped = self.folder / tiled.model, tiled.always_read, tiled.always_mapped
+        return PackageGraph(model, options, config, read, mapped, plans)
 
     def declared(self, graph: TiledGraph, names: Sequence[str]) -> tuple[list[Argument], list[Argument]]:
         """Its inputs and outputs, for any shapes; `names` are those of the graph that serves some of them."""

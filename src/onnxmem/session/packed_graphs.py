@@ -40,6 +40,7 @@ class TiledGraph(PackedPlan):
     extra_work: float
     """How much more it computes, as a part of what the model does."""
     always_read: tuple[tuple[int, int], ...] = ()
+    always_mapped: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,4 +97,5 @@ class PackageGraph(NamedTuple):
     options: Mapping[str, Setting]
     config: Mapping[str, str]
     always_read: tuple[tuple[int, int], ...]
+    always_mapped: tuple[tuple[int, int], ...]
     plans: Callable[[], list[dict[str, Any]]]

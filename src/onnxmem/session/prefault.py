@@ -51,7 +51,7 @@ def prefault(mappings: Sequence[Mapping], ranges: Sequence[Range]) -> None:
 
 
 def check_mapped(file: Path, mappings: Sequence[Mapping], ranges: Sequence[Range]) -> None:
-    """Raise OutOfMemory unless all of these ranges of a file are mapped.
+    """Raise OutOfMemory unless all of these ranges of a file, packed weights, are mapped.
 
     Where a part of a file cannot be mapped, ONNX Runtime reads it into a piece of the heap, which is aligned to less
     than kernels need of weights that are packed already: a run would end the process.

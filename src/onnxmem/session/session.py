@@ -361,12 +361,11 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
             from onnxmem.session.prefault import check_mapped, mappings_of, prefault  # noqa: PLC0415
 
-            file, ranges = self.package.folder / WEIGHTS, self.package.graph(self.graph).always_read
+            file, graph = self.package.folder / WEIGHTS, self.package.graph(self.graph)
             mappings = mappings_of(file)
-            if self.package.mode.form == "prepacked":
-                check_mapped(file, mappings, ranges)
+            check_mapped(file, mappings, graph.always_mapped)
             if self._planner is not None:
-                prefault(mappings, ranges)
+                prefault(mappings, graph.always_read)
 
     def _check_device(self, device: Device) -> None:
         """No plans for a device that ONNX Runtime could not use and, but for a line on the terminal, left out."""

@@ -94,6 +94,21 @@ def test_a_second_signal_does_not_keep_from_clearing_up(first: int, monkeypatch:
 
 
 @pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGALRM, 3)])
+def test_a_signal_while_a_native_module_is_loaded_is_a_signal(number: int, code: int) -> None:
+    """Such a module says that it could not be loaded, and no more."""
+    end_on_signals()
+    with pytest.raises(Interrupted) as ended, interruptible(60):
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt as cause:
+            raise ImportError("initialization failed") from cause
+    assert ended.value.exit_code == code
+    with pytest.raises(ImportError, match="no such module"), interruptible(60):
+        raise ImportError("no such module")
+
+
+@pytest.mark.usefixtures("handlers")
 def test_whoever_asks_again_later_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "_AT_ONCE", 0.0)
     end_on_signals()

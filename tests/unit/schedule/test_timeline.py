@@ -167,6 +167,11 @@ def test_what_a_loop_changes_is_not_known_nor_what_follows_from_it() -> None:
     assert {"a", "b", "first", "second", "second_next"} <= names
 
 
+def test_an_operator_of_others_that_is_called_a_loop_is_none() -> None:
+    nodes = [node("Loop", ["x", "x"], ["y"], domain="of.others"), node("Exp", ["y"], ["z"])]
+    assert [step.label for step in lay_out(raw(nodes, {"x": (4,)}, ["z"])).steps] == ["Loop→y", "Exp→z"]
+
+
 def test_a_loop_that_may_not_run_hands_on_what_it_was_given() -> None:
     body = loop([node("ConstantOfShape", ["k"], ["next"])], ["state"], ["next"], [])
     nodes = [node("Loop", ["n", "", "x"], ["y"], body=body)]
