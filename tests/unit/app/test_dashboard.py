@@ -24,7 +24,7 @@ def draw(*given: object) -> None:
 
 def place_of_tabs(space: Workspace, choice: Choice, document: Any) -> Any:
     job = SimpleNamespace(words=(), document=document, error="", hint="", cancelled=False, ended=document is not None,
-                          stages=[], seconds=1.0)  # fmt: skip
+                          stages=[], seconds=1.0, cancel=None)  # fmt: skip
     page = testing.AppTest.from_function(draw, args=(space, choice, job), default_timeout=600).run()
     assert not page.exception and bool(page.code) == (document is not None or choice.budget is not None)
     return next(
