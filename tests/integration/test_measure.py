@@ -29,6 +29,7 @@ from onnxmem.report.charts.timeline import timeline_chart
 from onnxmem.report.render.to_terminal import render_terminal
 from onnxmem.report.sections.peak_parts import parts_table
 from onnxmem.unknown import Unknown
+from tests.patience import patience
 
 MIB = 2**20
 WEIGHTS = 16 * MIB
@@ -207,7 +208,7 @@ def test_a_process_that_hangs_is_stopped_and_still_read(matmul: Path) -> None:
 
     began = time.monotonic()
     result = quick(matmul, on_progress=hang, time_limit=3.0)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 3 + patience(5)
     assert (result.verdict.kind, result.verdict.phase) == ("timed out", "load")
     assert not result.phases[-1].completed
     assert known(result.phases[-1].reading.pss) > 10 * MIB

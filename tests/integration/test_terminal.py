@@ -19,6 +19,7 @@ import pytest
 
 from onnxmem import zoo
 from tests.integration.commands import typed
+from tests.patience import patience
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +177,7 @@ def test_a_terminal_that_is_closed_ends_it_with_nothing_left_behind(model: Path,
 def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str) -> None:
     done, seconds = timed(verb, model, "--shape", "1x3x64x64", "--runs", "1000000", "--time-limit", "3")
     # Python itself takes a moment to start and to end; under load, more.
-    assert seconds < 3 + 1 + 4
+    assert seconds < 3 + patience(1 + 4)
     assert done.returncode == 3, done.stderr
     assert "timed out" in done.stderr.splitlines()[-1]
 
@@ -184,7 +185,7 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str) -> N
 def test_a_measurement_ends_with_the_trials_there_was_time_for(model: Path) -> None:
     options = ["--shape", "1x3x64x64", "--json", "--runs", "1", "--repeat", "1000", "--time-limit", "5"]
     done, seconds = timed("measure", model, *options)
-    assert seconds < 5 + 1 + 4
+    assert seconds < 5 + patience(1 + 4)
     assert done.returncode == 0, done.stderr
     assert 1 <= len(json.loads(done.stdout)["repeats"]) < 100
 
@@ -193,7 +194,7 @@ def test_a_comparison_ends_with_the_repetitions_there_was_time_for(model: Path) 
     model.with_name("other.onnx").write_bytes(model.read_bytes())
     options = ["--shape", "1x3x64x64", "--json", "--runs", "1", "--repeat", "1000", "--no-advice", "--time-limit", "8"]
     done, seconds = timed("compare", model, "other.onnx", *options, cwd=model.parent)
-    assert seconds < 8 + 1 + 4
+    assert seconds < 8 + patience(1 + 4)
     assert done.returncode == 0, done.stderr
     assert [each["failure"] for each in json.loads(done.stdout)["candidates"]] == [None, None]
 
@@ -201,7 +202,7 @@ def test_a_comparison_ends_with_the_repetitions_there_was_time_for(model: Path) 
 def test_a_run_in_this_very_process_is_ended_too(tmp_path: Path) -> None:
     onnx.save(zoo.build("matmul", layers=200, width=512), tmp_path / "long.onnx")
     done, seconds = timed("trace", "long.onnx", "--dim", "batch=32768", "--time-limit", "3", cwd=tmp_path)
-    assert seconds < 3 + 1 + 4
+    assert seconds < 3 + patience(1 + 4)
     assert done.returncode == 3 and "not done within" in done.stderr
 
 

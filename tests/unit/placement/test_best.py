@@ -16,6 +16,7 @@ from onnxmem.placement.plan import Plan
 from onnxmem.placement.problem import LARGEST, Buffer, Problem
 from onnxmem.placement.strategies import STRATEGIES, solve
 from onnxmem.placement.strategies import best as best_strategy
+from tests.patience import patience
 from tests.unit.placement import reference
 from tests.unit.placement.test_native import SMALLEST_GAP
 
@@ -102,7 +103,7 @@ def test_the_time_limit_is_kept() -> None:
     problem = cut_rectangle(800, 0, trim=0.2).with_capacity(None)
     started = time.perf_counter()
     plan = solve(problem, "best", time_limit=0.5)
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 0.5 + patience(4)
     assert not plan.interrupted
 
 

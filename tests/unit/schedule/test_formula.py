@@ -19,6 +19,7 @@ from onnxmem.schedule.search import OrderResult
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Span, Step, Timeline, lay_out
 from tests.helpers import TINY
+from tests.patience import patience
 
 H, W = symbol("H"), symbol("W")
 
@@ -138,4 +139,4 @@ def test_the_time_limit_is_kept() -> None:
     live = [(k + 1) * (H // (k + 2)) * ((W + k) // 7) + (900 - k) * H for k in range(900)]
     started = time.monotonic()
     assert peak_formula(timeline_of(*live), time_limit=0.2) is None
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 0.2 + patience(2)

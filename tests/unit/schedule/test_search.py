@@ -30,6 +30,7 @@ from onnxmem._native import ordering
 from onnxmem.errors import OnnxmemError, UsageError
 from onnxmem.schedule.search import best_order, from_wide, native_graph, to_wide
 from onnxmem.schedule.workload import Storage, Workload, check_order, dependencies, obeys_glue, peak, settle
+from tests.patience import patience
 
 from .generators import all_orders, workloads
 
@@ -157,7 +158,7 @@ def test_the_time_limit_holds() -> None:
     started = time.perf_counter()
     result = best_order(HARD, time_limit=0.3)
     assert not result.optimal
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 0.3 + patience(2)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
