@@ -51,3 +51,11 @@ def test_plans_give_the_same_bits() -> None:
 
 def test_a_wrong_rule_is_found() -> None:
     assert "different" in campaign("plans", "--planted", "--first", "50", "--count", "6")
+
+
+def test_packages_give_the_same_bits() -> None:
+    assert "packages: 5 the same" in campaign("plans", "packages", "--count", "5", "--first", "900000")
+
+
+def test_a_wrong_rule_is_found_in_a_package() -> None:
+    assert "Transpose" in campaign("plans", "packages", "--planted", "--count", "1", "--first", "3")
