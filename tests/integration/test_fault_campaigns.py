@@ -59,3 +59,8 @@ def test_packages_give_the_same_bits() -> None:
 
 def test_a_wrong_rule_is_found_in_a_package() -> None:
     assert "Transpose" in campaign("plans", "packages", "--planted", "--count", "1", "--first", "3")
+
+
+def test_wrong_stripes_and_a_rule_that_the_kernel_does_not_keep_to_are_found() -> None:
+    found = campaign("plans", "rules", "tiles", "--planted", "--count", "5")
+    assert "no, say: Hardmax" in found and "different" in found
