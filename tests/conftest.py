@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +21,16 @@ from onnxmem import zoo
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Neither what earlier processes left, nor what tests leave: those that are about it say so.
 os.environ["ONNXMEM_KEEP_PLANS"] = "0"
+# Nor what other processes do at the same time, other runs of the tests among them: some tests look whether anything is
+# left behind. Not where pytest keeps the folders of tests, which are there to be looked at.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="onnxmem-tests-")
+
+
+def pytest_unconfigure() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

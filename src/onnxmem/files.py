@@ -53,6 +53,8 @@ def clear_left_behind(parent: Path, prefix: str, before: Callable[[Path], None] 
             lock = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(lock), entry.lstat()):
+                    continue  # a third process was faster, and what has the name now is somebody's
                 if before:
                     before(entry)
                 if entry.is_dir():

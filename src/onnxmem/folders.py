@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import secrets
 import shutil
@@ -21,6 +20,7 @@ from typing import IO
 
 from onnxmem.errors import UsageError
 from onnxmem.files import MAY_WRITE, clear_left_behind, partial_prefix, unused
+from onnxmem.locked_folder import make_locked
 from onnxmem.user_cache import user_cache
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -64,7 +64,7 @@ def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
     try:
         try:
             while lock is None:
-                lock = _made(folder)
+                lock = make_locked(str(folder))
         except OSError as error:
             raise _no_room(parent, beside, error) from error
         yield folder
@@ -117,7 +117,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     lock: int | None = None
     try:
         try:
-            lock = _made(temporary)
+            lock = make_locked(str(temporary))
         except OSError as error:
             raise UsageError(f"cannot write '{path}': {error.strerror}", hint=MAY_WRITE) from error
         if lock is None:
@@ -155,20 +155,6 @@ def _remove(folder: Path, lock: int | None) -> None:
     finally:
         if lock is not None:
             os.close(lock)
-
-
-def _made(folder: Path) -> int | None:
-    """Make a private folder and lock it; None if another process, which was clearing at that moment, was faster."""
-    folder.mkdir(mode=0o700)
-    try:
-        lock = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    if folder.exists():
-        return lock
-    os.close(lock)
-    return None
 
 
 def _clear(parent: Path, prefix: str) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from onnxmem.errors import UsageError
+from onnxmem.files import clear_left_behind
 from onnxmem.folders import private_cache, replacing_folder, temporary_file, temporary_folder
 from onnxmem.session.planned import cache as plans
+from onnxmem.session.planned import profile
 from onnxmem.session.tile_cache import tiled_package
 
 
@@ -45,25 +48,69 @@ def test_what_was_left_is_cleared_and_what_is_in_use_is_not(temporary: Path) -> 
     assert [path.name for path in temporary.iterdir()] == ["onnxmem-mine"]
 
 
+@pytest.mark.parametrize("when", ["made", "opened", "locked"])
 def test_another_process_may_clear_a_folder_before_it_is_locked(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
+    when: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = 0
-    really = Path.mkdir
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    module, name = {"made": (os, "mkdir"), "opened": (os, "open"), "locked": (fcntl, "flock")}[when]
+    really, tried = getattr(module, name), 0
 
-    def cleared_at_once(folder: Path, mode: int) -> None:
+    def cleared_at_once(*arguments: object, **keywords: object) -> object:
         nonlocal tried
-        tried += 1
-        really(folder, mode)
-        if tried < 3:
-            folder.rmdir()
+        found = really(*arguments, **keywords)
+        if tried < 3 and (left := next((path for path in temporary.iterdir() if path.is_dir()), None)):
+            tried += 1
+            if tried < 3:
+                left.rmdir()
+        return found
 
-    monkeypatch.setattr(Path, "mkdir", cleared_at_once)
+    monkeypatch.setattr(module, name, cleared_at_once)
     with temporary_folder() as folder:
         assert tried == 3 and folder.is_dir()
     tried = 0
+    with profile._private_folder() as private:
+        assert tried == 3 and private is not None and Path(private).is_dir()
+    tried = 0
     with pytest.raises(UsageError, match="another process is writing"), replacing_folder(temporary / "package"):
         pass
+
+
+def test_sessions_are_profiled_while_another_process_clears(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    really, ended = os.mkdir, []
+
+    def looked_at(path: str, mode: int) -> None:
+        """It has the folder open, and locked for a moment, to see whether somebody uses it."""
+        really(path, mode)
+        lock = os.open(path, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ended.append(threading.Timer(0.1, os.close, [lock]))
+        ended[0].start()
+
+    monkeypatch.setattr(os, "mkdir", looked_at)
+    with profile._private_folder() as private:
+        assert private is not None and Path(private).is_dir()
+    ended[0].join()
+    assert os.listdir(temporary) == []
+
+
+def test_what_has_the_name_of_what_was_cleared_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes clear the same folder, and whoever was about to use it makes it once more in between."""
+    left, really = temporary / "onnxmem.tmp-left", os.open
+    left.mkdir()
+
+    def cleared_and_made_again(path: str | Path, *arguments: int) -> int:
+        handle = really(path, *arguments)
+        if path == left and not list(left.iterdir()):
+            left.rmdir()
+            left.mkdir()
+            (left / "somebody's").touch()
+        return handle
+
+    monkeypatch.setattr(os, "open", cleared_and_made_again)
+    clear_left_behind(temporary, "onnxmem.tmp-")
+    assert os.listdir(left) == ["somebody's"]
 
 
 @pytest.mark.parametrize("made", [temporary_folder, lambda: replacing_folder(Path(tempfile.gettempdir()) / "package")])

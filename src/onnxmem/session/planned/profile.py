@@ -8,12 +8,12 @@ in memory until then, a few KiB per node.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
+from onnxmem.locked_folder import make_locked
 from onnxmem.session.modes import Setting
 from onnxmem.session.options import applied
 
@@ -124,22 +124,19 @@ def _private_folder() -> Iterator[str | None]:
     `tempfile` and `shutil`, more than a MiB in every session.
     """
     folder = f"{os.environ.get('TMPDIR') or '/tmp'}/onnxmem.tmp-{os.urandom(8).hex()}"
+    lock = None
     try:
-        os.mkdir(folder, 0o700)  # noqa: PTH102
-        lock = os.open(folder, os.O_RDONLY)
-    except OSError:
         with suppress(OSError):
-            os.rmdir(folder)  # noqa: PTH106  there may be no room for another open file
-        yield None
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever finds it unlocked may remove it
-        yield folder
+            while lock is None:
+                lock = make_locked(folder)
+        yield None if lock is None else folder
     finally:
-        os.close(lock)  # first: listing it needs an open file, and there may be no room for another
+        if lock is not None:
+            os.close(lock)  # first: listing it needs an open file, and there may be no room for another
         with suppress(OSError):
             for name in os.listdir(folder):  # noqa: PTH208
                 os.unlink(f"{folder}/{name}")  # noqa: PTH108
+        with suppress(OSError):
             os.rmdir(folder)  # noqa: PTH106
 
 
