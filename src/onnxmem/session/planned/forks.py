@@ -70,9 +70,13 @@ class Gate:
     def before_fork(self) -> None:
         """Let nobody in, and wait until all other threads are out."""
         thread = get_ident()
+
+        def alone() -> bool:
+            self._forking.add(thread)  # again: a fork in a handler of signals has ended in the meantime
+            return len(self._inside) == (thread in self._inside)
+
         with self._changed:
-            self._forking.add(thread)
-            self._changed.wait_for(lambda: len(self._inside) == (thread in self._inside), self._patience)
+            self._changed.wait_for(alone, self._patience)
 
     def after_fork_in_parent(self) -> None:
         """Let them in again."""
