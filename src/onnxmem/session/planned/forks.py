@@ -42,9 +42,10 @@ class Gate:
         if self._forking and not before:
             self.leave()
             with self._changed:
-                forking = self._forking.copy()
-                if not self._changed.wait_for(lambda: not self._forking, self._patience):
-                    self._forking -= forking  # nobody else waits for those
+                # Not its own, in the middle of which a handler of signals may be: that goes on when this is done.
+                others = self._forking - {thread}
+                if not self._changed.wait_for(lambda: self._forking <= {thread}, self._patience):
+                    self._forking -= others  # nobody else waits for those
                 self._inside[thread] = 1
 
     def leave(self) -> None:

@@ -116,6 +116,35 @@ def test_a_fork_in_a_handler_of_signals_does_not_end_the_one_that_it_interrupts(
     running.join(60)
 
 
+def test_a_run_in_a_handler_of_signals_does_not_wait_for_the_fork_that_it_interrupts() -> None:
+    gate, inside, leave, ran = Gate(60), threading.Event(), threading.Event(), False
+
+    def stay() -> None:
+        gate.enter()
+        inside.set()
+        assert leave.wait(60)
+        gate.leave()
+
+    def run(*_: object) -> None:
+        nonlocal ran
+        gate.enter()
+        gate.leave()
+        leave.set()
+        ran = True
+
+    before = signal.signal(signal.SIGALRM, run)
+    staying, begun = started(stay), time.monotonic()
+    try:
+        assert inside.wait(60)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        gate.before_fork()
+        assert ran and not gate._inside and time.monotonic() - begun < 30
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    gate.after_fork_in_parent()
+    staying.join(60)
+
+
 def test_a_thread_does_not_wait_for_itself() -> None:
     gate = Gate(60)
     before = time.monotonic()
