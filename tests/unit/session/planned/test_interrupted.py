@@ -26,7 +26,7 @@ from onnxmem.session.chunks import Chunks
 from onnxmem.session.graphs import Graphs
 from onnxmem.session.memory import Deviation, DeviationKind
 from onnxmem.session.options import alone, run_entry, without_run_entry
-from onnxmem.session.planned import bridge, improve, plan_book, rules
+from onnxmem.session.planned import bridge, improve, pairs, plan_book, rules
 from onnxmem.unknown import Unknown
 from tests.unit.session.planned.test_sharing import (
     CHAIN,
@@ -184,6 +184,24 @@ def test_a_handler_of_signals_may_put_another_plan_in_the_place_of_the_one_that_
     with handled_by(session, rows):
         assert np.array_equal(session.run(None, asked)[0], expected)
     assert interrupted
+
+
+def test_answers_are_kept_while_other_threads_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asking, kept = rules.Rules(), pairs.Question("Add", "float", ("1",)), {}
+
+    def write(_: Any, answers: Any) -> None:
+        for key, positions in answers.items():
+            kept[key] = positions
+            other = threading.Thread(target=found.allow, args=(asking, (0,), 2))
+            other.start()
+            other.join()
+
+    monkeypatch.setattr(rules, "_answer", lambda *_: [0])
+    monkeypatch.setattr(rules, "write_answers", write)
+    found.allow(asking, (0,), 1)
+    for _ in range(2):
+        found.keep()
+    assert len(kept) == 2
 
 
 def test_what_a_wrong_prediction_teaches_is_not_waited_for_by_runs_that_look_up_a_plan() -> None:
