@@ -124,16 +124,16 @@ def _private_folder() -> Iterator[str | None]:
     `tempfile` and `shutil`, more than a MiB in every session.
     """
     folder = f"{os.environ.get('TMPDIR') or '/tmp'}/onnxmem.tmp-{os.urandom(8).hex()}"
+    lock: int | None = None
     try:
-        os.mkdir(folder, 0o700)  # noqa: PTH102
-        lock = os.open(folder, os.O_RDONLY)
+        while lock is None:
+            lock = _made(folder)
     except OSError:
         with suppress(OSError):
             os.rmdir(folder)  # noqa: PTH106  there may be no room for another open file
         yield None
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever finds it unlocked may remove it
         yield folder
     finally:
         os.close(lock)  # first: listing it needs an open file, and there may be no room for another
@@ -141,6 +141,21 @@ def _private_folder() -> Iterator[str | None]:
             for name in os.listdir(folder):  # noqa: PTH208
                 os.unlink(f"{folder}/{name}")  # noqa: PTH108
             os.rmdir(folder)  # noqa: PTH106
+
+
+def _made(folder: str) -> int | None:
+    """Make it and lock it; None if another process, which was clearing at that moment, was faster."""
+    os.mkdir(folder, 0o700)  # noqa: PTH102
+    try:
+        lock = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with suppress(OSError):  # some file systems have no locks
+        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever finds it unlocked may remove it
+    if os.path.isdir(folder):  # noqa: PTH112
+        return lock
+    os.close(lock)
+    return None
 
 
 def _event(line: str) -> Any:
