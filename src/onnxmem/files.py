@@ -105,7 +105,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it may never have been made, which has been said
+            temporary.unlink()
         if handle is not None:
             os.close(handle)
 

@@ -89,6 +89,37 @@ def test_a_killed_conversion_leaves_the_old_model_or_the_new_one_and_the_next_on
     assert np.array_equal(outputs(tmp_path / "e.onnx"), outputs(model))
 
 
+def test_an_interrupt_when_the_model_is_there_leaves_its_weights(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, target = Path.replace, tmp_path / "e.onnx"
+
+    def interrupted(self: Path, to: Path) -> None:
+        replace(self, to)
+        raise KeyboardInterrupt
+
+    convert(model, "external", target)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", interrupted)
+        convert(model, "external", target, force=True)
+    assert np.array_equal(outputs(target), outputs(model))
+    convert(model, "external", target, force=True)
+    assert len(os.listdir(tmp_path)) == 2
+
+
+def test_an_interrupt_before_leaves_nothing_beside_what_there_was(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (target := tmp_path / "e.onnx").write_bytes(b"no model")
+    monkeypatch.setattr(os, "link", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        convert(model, "external", target, force=True)
+    assert os.listdir(tmp_path) == ["e.onnx"]
+
+
 def test_two_conversions_at_once_do_not_take_each_others_weights(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,11 @@ import gc
 import json
 import os
 import shutil
+import signal
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -216,3 +218,34 @@ def test_a_graph_that_could_not_be_loaded_once_is_loaded_the_next_time(
             session.run(None, arrays(OTHER))
     found = session.run(None, arrays(OTHER))
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("when", ["it begins", "it is done"])
+@pytest.mark.parametrize("shape", [SHAPE, OTHER])
+def test_a_handler_of_signals_may_run_while_a_graph_is_loaded(
+    package: Path, source: Path, shape: tuple[int, ...], when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, wanted, seen = InferenceSession(package), arrays(OTHER), []
+    made = onnxruntime.InferenceSession.__init__
+
+    def run(*_: Any) -> None:
+        seen.append(session.run(None, arrays(shape))[0])
+
+    def load(self: Any, *arguments: Any, **keywords: Any) -> None:
+        if self is session and when == "it begins":
+            signal.raise_signal(signal.SIGUSR1)
+        made(self, *arguments, **keywords)
+        if self is session and when == "it is done":
+            signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, run)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(onnxruntime.InferenceSession, "__init__", load)
+            outputs = session.run(None, wanted)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert np.array_equal(outputs[0], expected(source, wanted))
+    assert [np.array_equal(each, expected(source, arrays(shape))) for each in seen] == [True]
+    for feeds in (arrays(SHAPE), wanted):
+        assert np.array_equal(session.run(None, feeds)[0], expected(source, feeds))

@@ -377,6 +377,37 @@ def test_a_handler_of_signals_may_close_what_it_interrupted(
         faulthandler.cancel_dump_traceback_later()
 
 
+def test_a_handler_of_signals_may_run_it_while_another_child_is_started(
+    session: IsolatedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    outputs: list[np.ndarray] = []
+
+    def run(*_: Any) -> None:
+        outputs.extend(session.run(None, {"x": X}))
+
+    def load(self: Child, request: Load) -> Loaded:
+        started.append(self.process.pid)
+        if len(started) == 1:
+            signal.raise_signal(signal.SIGUSR1)
+        return original(self, request)
+
+    original, before = Child.load, signal.signal(signal.SIGUSR1, run)
+    monkeypatch.setattr(Child, "load", load)
+    try:
+        assert session.pid is not None
+        os.kill(session.pid, signal.SIGKILL)
+        with pytest.raises(SessionLost):
+            session.run(None, {"x": X})
+        outputs.extend(session.run(None, {"x": X}))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(outputs) == 2 and np.array_equal(outputs[0], outputs[1])
+    assert [pid for pid in started if alive(pid)] == [session.pid]
+    session.close()
+    assert not any(map(alive, started))
+
+
 def test_a_fork_closes_it_though_another_thread_of_the_parent_was_at_it(session: IsolatedSession) -> None:
     held, done = threading.Event(), threading.Event()
 

@@ -55,6 +55,13 @@ def test_a_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
         write_text(tmp_path / "nowhere" / "plan.csv", "x")
 
 
+@pytest.mark.parametrize("name", ["plain/plan.csv", "plan." + "x" * 300])
+def test_where_no_file_can_be_it_is_said_as_that(name: str, tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        write_text(tmp_path / name, "x")
+
+
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "plan.csv"
     (tmp_path / f"{partial_prefix(target)}12345678.csv").write_text("half")

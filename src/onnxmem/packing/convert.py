@@ -120,7 +120,8 @@ def _to_external(proto: ModelProto, source: Path, target: Path) -> tuple[Path, .
             with suppress(OSError):  # there is none, or the file system has no second names
                 os.link(target, old)
     except BaseException:
-        weights.unlink(missing_ok=True)
+        if not _is_named(weights, target):  # a signal may come when the model is there already
+            weights.unlink(missing_ok=True)
         raise
     if old.exists():
         _remove_weights(old, target)
@@ -167,11 +168,21 @@ def _move_weights(proto: ModelProto, source: Path, to: Path) -> None:
 def _remove_weights(model: Path, target: Path) -> None:
     """Those of a model that is gone or never came to be, and which `target` does not name."""
     with suppress(OnnxmemError, OSError):  # another process may remove them at this moment
-        needed = read_signature(target).files if target.exists() else ()
-        names = [file.name for file in needed]
+        names = _named_by(target)
         for left in read_signature(model).files[1:]:
             if left.suffix == ".weights" and left.stem.startswith(target.stem) and left.name not in names:
                 left.unlink(missing_ok=True)
+
+
+def _is_named(weights: Path, target: Path) -> bool:
+    with suppress(OnnxmemError, OSError):
+        return weights.name in _named_by(target)
+    return False  # by whatever there is
+
+
+def _named_by(model: Path) -> set[str]:
+    """The names of its files; none if it is not there."""
+    return {file.name for file in read_signature(model).files} if model.exists() else set()
 
 
 def _content(tensor: TensorProto, folder: Path) -> bytes | None:

@@ -35,6 +35,8 @@ class Graphs:
     def begin_anew(self) -> None:
         """Another thread may have been loading a graph when this process was forked."""
         self._lock = threading.RLock()  # reentrant, as a handler of signals may come a second time
+        self._loading = False
+        """Whether the owner has half a graph: whoever comes a second time takes another session."""
 
     @property
     def _owner(self) -> InferenceSession:
@@ -62,13 +64,20 @@ class Graphs:
         if self._in_use and graph is owner.graph:
             return owner
         with self._lock:
+            if self._loading or (self._in_use and graph is not owner.graph):
+                return self._other(owner, graph)
             # Without a session, an earlier try to load it failed.
             if graph is not owner.graph or owner._sess is None:
-                if self._in_use:
-                    return self._other(owner, graph)
-                owner._load_graph(graph)
+                self._load(owner, graph)
             self._in_use = True
             return owner
+
+    def _load(self, owner: InferenceSession, graph: TiledGraph | None) -> None:
+        self._loading = True
+        try:
+            owner._load_graph(graph)
+        finally:
+            self._loading = False
 
     def _other(self, owner: InferenceSession, graph: TiledGraph | None) -> InferenceSession:
         key = None if graph is None else graph.model

@@ -169,20 +169,23 @@ class IsolatedSession:
             raise UsageError(f"cannot read '{self._path}': there is no such file")
         child = Child(self._time_limit)
         # Also when the session is dropped without close(), and when the interpreter ends.
-        self._end = weakref.finalize(self, child.end)
+        self._end = end = weakref.finalize(self, child.end)
         try:
             if self._on_start is not None:
                 self._on_start(child.process.pid)
-            self._about = child.load(self._request)
+            about = child.load(self._request)
         except Gone as gone:
             raise self._was_closed() if self._closed else self._died(child, gone, "while loading the model") from None
         except BaseException:
-            self._end()
+            end()
             raise
         if self._closed:
-            self._end()
+            end()
             raise self._was_closed()
-        self._child = child
+        if self._child is not None:  # a handler of signals that ran the session meanwhile has started it
+            end()
+            return
+        self._about, self._end, self._child = about, end, child
 
     def _living(self) -> Child:
         if os.getpid() != self._owner:

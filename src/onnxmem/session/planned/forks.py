@@ -42,9 +42,10 @@ class Gate:
         if self._forking and not before:
             self.leave()
             with self._changed:
-                forking = self._forking.copy()
-                if not self._changed.wait_for(lambda: not self._forking, self._patience):
-                    self._forking -= forking  # nobody else waits for those
+                # Not its own, in the middle of which a handler of signals may be: that goes on when this is done.
+                others = self._forking - {thread}
+                if not self._changed.wait_for(lambda: self._forking <= {thread}, self._patience):
+                    self._forking -= others  # nobody else waits for those
                 self._inside[thread] = 1
 
     def leave(self) -> None:
@@ -70,9 +71,13 @@ class Gate:
     def before_fork(self) -> None:
         """Let nobody in, and wait until all other threads are out."""
         thread = get_ident()
+
+        def alone() -> bool:
+            self._forking.add(thread)  # again: a fork in a handler of signals has ended in the meantime
+            return len(self._inside) == (thread in self._inside)
+
         with self._changed:
-            self._forking.add(thread)
-            self._changed.wait_for(lambda: len(self._inside) == (thread in self._inside), self._patience)
+            self._changed.wait_for(alone, self._patience)
 
     def after_fork_in_parent(self) -> None:
         """Let them in again."""

@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 import weakref
+from contextlib import suppress
 
 from onnxmem.errors import OnnxmemError
 from onnxmem.session.forked import renew_in_children
@@ -39,9 +40,12 @@ class _Improver:
             if self.thread is None:
                 self.thread = threading.Thread(target=self._work, name="onnxmem-plans", daemon=True)
                 try:
-                    self.thread.start()
-                except RuntimeError:  # no memory for a thread: the plans that there are will do
-                    self.thread = None
+                    with suppress(RuntimeError):  # no memory for a thread: the plans that there are will do
+                        self.thread.start()
+                finally:
+                    # A handler of signals may have raised an exception before there was one, or when there just was.
+                    if self.thread not in threading.enumerate():
+                        self.thread = None
 
     def stop(self) -> None:
         # A daemon thread that comes back from native code into a dying interpreter would take the process with it.

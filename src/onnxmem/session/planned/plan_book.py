@@ -120,7 +120,7 @@ class PlanBook:
     def expected(self) -> tuple[int, Int64Array]:
         """What a new shape may need: the largest plan, and which allocations, by number, outlived runs of others."""
         with self.lock:
-            peak = max((shape.room for shape in self._shapes.values() if shape.tape), default=0)
+            peak = max((shape.room for shape in self._all() if shape.tape), default=0)
             return peak, self._outlasting
 
     @property
@@ -134,7 +134,10 @@ class PlanBook:
         with self.lock:
             shape = self._shapes.get(key)
             if shape is not None:
-                self._shapes.move_to_end(key)
+                try:  # noqa: SIM105  every run comes here, and this costs nothing
+                    self._shapes.move_to_end(key)
+                except KeyError:  # a handler of signals has just run another, which took its place
+                    pass
             return shape
 
     def followed(self, shape: ShapePlan) -> tuple[native.Tape | None, Placement]:
@@ -145,7 +148,11 @@ class PlanBook:
     def snapshot(self) -> tuple[Counts, list[ShapePlan]]:
         """Everything as it is at this moment."""
         with self.lock:
-            return replace(self._counts), [replace(shape) for shape in self._shapes.values()]
+            return replace(self._counts), [replace(shape) for shape in self._all()]
+
+    def _all(self) -> list[ShapePlan]:
+        """In one step: a handler of signals may run the session between any two."""
+        return list(self._shapes.values())
 
     def documents(self) -> list[dict[str, Any]]:
         """All plans as plain data, for a file."""
@@ -190,8 +197,8 @@ class PlanBook:
                 placement = place(trace, room=self.peak, pairs=sharing.pairs)
         shape = ShapePlan(key, placement, follow(trace, placement), sharing=sharing, kept=True)
         with self.lock:
-            if key in self._shapes:  # another thread was faster
-                return self._shapes[key]
+            if (there := self._shapes.get(key)) is not None:  # another thread was faster
+                return there
             self._counts.shapes_kept += 1
             self._keep(shape)
         return shape
@@ -224,7 +231,7 @@ class PlanBook:
         """The next run of this shape is recorded."""
         with self.lock:
             if self._shapes.get(shape.key) is shape:
-                del self._shapes[shape.key]
+                self._shapes.pop(shape.key, None)
 
     def predict(self, key: RunKey) -> ShapePlan | None:
         """A plan for a shape that never ran, if what it will ask for is certain."""
@@ -239,8 +246,8 @@ class PlanBook:
         shape = self._planned(key, trace)
         shape.predicted = True
         with self.lock:
-            if key in self._shapes:  # another thread was faster
-                return self._shapes[key]
+            if (there := self._shapes.get(key)) is not None:  # another thread was faster
+                return there
             self._counts.shapes_predicted += 1
             self._keep(shape)
         return shape
@@ -346,8 +353,8 @@ class PlanBook:
                 self._formulas.failed(shape.key.kind)
 
     def _keep(self, shape: ShapePlan) -> None:
-        self._shapes[shape.key] = shape
-        self._shapes.move_to_end(shape.key)
+        self._shapes.pop(shape.key, None)
+        self._shapes[shape.key] = shape  # as the last
         while len(self._shapes) > self.limit:
             self._shapes.popitem(last=False)
 

@@ -107,9 +107,10 @@ class Rules:
 
     def keep(self) -> None:
         """Write down what is new, for the next process."""
-        if self.asked:
-            write_answers(sorted(PROMISED.items()), self.asked)
-            self.asked = {}
+        with self._lock:  # other threads may be asking
+            asked, self.asked = self.asked, {}
+        if asked:
+            write_answers(sorted(PROMISED.items()), asked)
 
 
 def _answer(put: Question, threads: int) -> list[int]:

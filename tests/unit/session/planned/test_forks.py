@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -83,6 +84,65 @@ def test_what_an_interrupted_fork_left_ends_with_the_next_of_its_thread() -> Non
     gate.enter()
     gate.leave()
     assert time.monotonic() - before < 30
+
+
+def test_a_fork_in_a_handler_of_signals_does_not_end_the_one_that_it_interrupts() -> None:
+    gate, inside, over = Gate(60), threading.Event(), threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            gate.enter()
+            inside.set()
+            time.sleep(0.2)
+            gate.leave()
+
+    def fork(*_: object) -> None:
+        gate.before_fork()
+        gate.after_fork_in_parent()
+
+    before = signal.signal(signal.SIGALRM, fork)
+    running = started(run)
+    try:
+        assert inside.wait(60)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        gate.before_fork()
+        assert not gate._inside
+        time.sleep(0.1)
+        assert not gate._inside, "another run has begun"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        over.set()
+        gate.after_fork_in_parent()
+    running.join(60)
+
+
+def test_a_run_in_a_handler_of_signals_does_not_wait_for_the_fork_that_it_interrupts() -> None:
+    gate, inside, leave, ran = Gate(60), threading.Event(), threading.Event(), False
+
+    def stay() -> None:
+        gate.enter()
+        inside.set()
+        assert leave.wait(60)
+        gate.leave()
+
+    def run(*_: object) -> None:
+        nonlocal ran
+        gate.enter()
+        gate.leave()
+        leave.set()
+        ran = True
+
+    before = signal.signal(signal.SIGALRM, run)
+    staying, begun = started(stay), time.monotonic()
+    try:
+        assert inside.wait(60)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        gate.before_fork()
+        assert ran and not gate._inside and time.monotonic() - begun < 30
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    gate.after_fork_in_parent()
+    staying.join(60)
 
 
 def test_a_thread_does_not_wait_for_itself() -> None:

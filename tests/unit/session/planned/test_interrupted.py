@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import random
@@ -9,7 +10,9 @@ import signal
 import threading
 import time
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,12 +21,12 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxmem import Arena, InferenceSession
+from onnxmem import Arena, InferenceSession, zoo
 from onnxmem.session.chunks import Chunks
 from onnxmem.session.graphs import Graphs
 from onnxmem.session.memory import Deviation, DeviationKind
 from onnxmem.session.options import alone, run_entry, without_run_entry
-from onnxmem.session.planned import bridge, improve, rules
+from onnxmem.session.planned import bridge, improve, pairs, plan_book, rules
 from onnxmem.unknown import Unknown
 from tests.unit.session.planned.test_sharing import (
     CHAIN,
@@ -132,6 +135,73 @@ def test_a_fork_in_the_middle_leaves_no_lock_locked(where: str) -> None:
     done.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@contextmanager
+def handled_by(session: Any, rows: Iterator[int]) -> Iterator[None]:
+    """Signals run the session with so many rows."""
+
+    def run(*_: Any) -> None:
+        session.run(None, {"x": np.ones((next(rows), 16), np.float32)})
+
+    before = signal.signal(signal.SIGALRM, run)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_handler_of_signals_may_run_while_somebody_looks_at_the_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = InferenceSession(zoo.build("matmul", layers=2, width=16).SerializeToString())
+    copy = dataclasses.replace
+
+    def interrupted(record: Any) -> Any:
+        signal.raise_signal(signal.SIGALRM)
+        return copy(record)
+
+    with handled_by(session, iter(range(1, 100))):
+        for _ in range(3):
+            signal.raise_signal(signal.SIGALRM)
+        monkeypatch.setattr(plan_book, "replace", interrupted)
+        assert session.memory.shapes
+
+
+def test_a_handler_of_signals_may_put_another_plan_in_the_place_of_the_one_that_is_looked_for() -> None:
+    session: Any = InferenceSession(zoo.build("matmul", layers=2, width=16).SerializeToString(), max_plans=1)
+    asked, rows = {"x": np.ones((2, 16), np.float32)}, iter([3])
+
+    class Shapes(OrderedDict[Any, Any]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            if found is not None and not interrupted:
+                interrupted.append(True)
+                signal.raise_signal(signal.SIGALRM)
+            return found
+
+    interrupted: list[bool] = []
+    expected = session.run(None, asked)[0]
+    session._planner.book._shapes = Shapes(session._planner.book._shapes)
+    with handled_by(session, rows):
+        assert np.array_equal(session.run(None, asked)[0], expected)
+    assert interrupted
+
+
+def test_answers_are_kept_while_other_threads_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asking, kept = rules.Rules(), pairs.Question("Add", "float", ("1",)), {}
+
+    def write(_: Any, answers: Any) -> None:
+        for key, positions in answers.items():
+            kept[key] = positions
+            other = threading.Thread(target=found.allow, args=(asking, (0,), 2))
+            other.start()
+            other.join()
+
+    monkeypatch.setattr(rules, "_answer", lambda *_: [0])
+    monkeypatch.setattr(rules, "write_answers", write)
+    found.allow(asking, (0,), 1)
+    for _ in range(2):
+        found.keep()
+    assert len(kept) == 2
 
 
 def test_what_a_wrong_prediction_teaches_is_not_waited_for_by_runs_that_look_up_a_plan() -> None:

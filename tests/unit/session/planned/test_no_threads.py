@@ -54,3 +54,24 @@ def test_better_plans_are_sought_once_there_can_be_a_thread() -> None:
     improver.add(Job())  # type: ignore[arg-type]
     assert Job.done.wait(600)
     improver.stop()
+
+
+def test_a_signal_before_there_is_a_thread_costs_no_more_than_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Job:
+        done = threading.Event()
+
+        def work(self, _: threading.Event) -> None:
+            self.done.set()
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            raise KeyboardInterrupt
+
+    improver = _Improver()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            improver.add(Job())  # type: ignore[arg-type]
+    improver.add(Job())  # type: ignore[arg-type]
+    assert Job.done.wait(60)
+    improver.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks import shared_places
 from onnxmem import InferenceSession
 from onnxmem.errors import PlanError
+from onnxmem.files import clear_left_behind
 from onnxmem.session.planned import asking, rules, sharing, source
 from onnxmem.session.planned.answers import read_answers
 from onnxmem.session.planned.pairs import NOTHING, Question, Sharing, Trust
@@ -319,6 +321,32 @@ def test_without_room_for_open_files_nothing_is_profiled_for_ever(
     assert list(tmp_path.iterdir()) == []
     assert [bits(session, FEEDS) for _ in range(2)] == [stock(CHAIN, FEEDS)] * 2
     assert onnxruntime.InferenceSession.end_profiling(session) == ""  # it is over
+
+
+@SHARES_PLACES
+@pytest.mark.parametrize("before", ["open", "flock"])
+def test_another_process_that_clears_at_that_moment_costs_no_profile(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that nobody has locked yet is taken for one that a killed process left."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    module: Any = {"open": os, "flock": fcntl}[before]
+    original, cleared = getattr(module, before), False
+
+    def clear(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal cleared
+        if not cleared and list(tmp_path.iterdir()):
+            cleared = True
+            clear_left_behind(tmp_path, "onnxmem.tmp-")
+            assert not list(tmp_path.iterdir())
+        return original(*arguments, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, before, clear)
+        session = InferenceSession(CHAIN, keep_plans=False)
+    session.run(None, FEEDS)
+    assert cleared and session.memory.shared_places
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_profile_that_is_not_whole_is_not_used(tmp_path: Path) -> None:
