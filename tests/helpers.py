@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import tempfile
+import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,3 +245,29 @@ def conv_and_pool() -> Model:
         helper.make_node("MaxPool", ["h"], ["y"], kernel_shape=[8, 8], strides=[8, 8]),
     ]
     return Model.of(model_of(nodes, {"x": (1, 3, 128, 128)}, ["y"], {"w": np.ones((16, 3, 3, 3), np.float32)}))
+
+
+def alive(pid: int | None) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_gone(pid: int, seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not alive(pid)
+
+
+def python(code: str, model: Path) -> subprocess.Popen[str]:
+    """A program that begins with the name of a model, and what it can be run on."""
+    program = f"import os, sys, time, numpy, onnxmem\nmodel, x = {str(model)!r}, numpy.ones((3, 64), 'f4')\n"
+    return subprocess.Popen(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program + textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

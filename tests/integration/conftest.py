@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxmem import zoo
+from onnxmem import IsolatedSession, zoo
 from onnxmem.cli import main
 from onnxmem.packing.pack import pack
 
@@ -110,3 +110,10 @@ def reshaping(folder: Path) -> Path:
     path = folder / "reshaping.onnx"
     onnx.save_model(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]), path)
     return path
+
+
+@pytest.fixture
+def session(model: Path) -> Iterator[IsolatedSession]:
+    """An isolated one."""
+    with IsolatedSession(model, {"intra_op_num_threads": 1}) as opened:
+        yield opened

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onnxmem.app.live import Live
-from tests.integration.test_isolated import alive, wait_until_gone
+from tests.helpers import alive, wait_until_gone
 
 
 def settle(check: Callable[[], object]) -> None:

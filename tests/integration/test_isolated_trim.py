@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from onnxmem import IsolatedSession, SessionClosed, SessionLost
-from tests.integration.test_isolated import X, alive
+from tests.helpers import alive
+from tests.integration.test_isolated import X
 
 
 def test_it_can_be_watched_from_its_start_and_trimmed(model: Path) -> None:
