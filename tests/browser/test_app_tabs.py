@@ -152,8 +152,10 @@ def test_earlier_results_side_by_side_and_as_a_page(browser: Any, tmp_path: Path
     onnx.save(zoo.build("matmul", layers=2, width=16), tmp_path / "model.onnx")
     with dashboard(browser, str(tmp_path)) as app, app.tab("History") as page:
         page.get_by_text("Peak memory: 80.0 MiB planned, 120.0 MiB stock").wait_for(timeout=WAIT)
+        settled(page)  # the page draws itself anew with the estimate, and a button that is just replaced is not clicked
         press(page, "Make the HTML report")
         page.get_by_role("button", name="Download HTML").wait_for(timeout=WAIT)
+        settled(page)
         with page.expect_download() as waiting:
             press(page, "Download HTML")
         text = Path(waiting.value.path()).read_text()
