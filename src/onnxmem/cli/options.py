@@ -242,13 +242,15 @@ class Graph:
 
     def question(self, model: Path, alignment: int | None, time_limit: float, seed: int = 0) -> Question:
         """As the library's question."""
-        from onnxmem.model.feeds_file import read_feed_shapes  # noqa: PLC0415
+        from onnxmem.model.feeds_file import read_feed_shapes, with_given_shapes  # noqa: PLC0415
         from onnxmem.schedule.scheduled import ALIGNMENT, Question  # noqa: PLC0415
         from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 
-        fed = read_feed_shapes(self.inputs) if self.inputs else {}
+        shapes = parse.parse_shapes(self.shape, model)
+        if self.inputs:
+            shapes = with_given_shapes(self.inputs, read_feed_shapes(self.inputs), shapes)
         return Question(
-            shapes={**fed, **parse.parse_shapes(self.shape, model)},
+            shapes=shapes,
             dims=parse.parse_dims(self.dim),
             view=self.view,
             level=self.level,
