@@ -291,6 +291,7 @@ def test_a_bad_model_is_one_sentence(run: Run, tmp_path: Path, case: str, verb: 
         (["--shape", "image"], "is not a shape", "input=1x3x640x640"),
         (["--dim", "batch=-1"], "is not a dimension", "name=8"),
         (["--dim", "batch=2", "--shape", "image=1x3x8x8"], "given as both", ""),
+        (["--dim", "batch=2", "--dim", "batch=3"], "dimension 'batch' is given twice", ""),
         (["--order", "alphabetical"], "no order 'alphabetical'", "ort-default"),
         (["--view", "x-ray"], "no view 'x-ray'", "raw, optimized"),
         (["--level", "999"], "no optimization level '999'", "extended"),
