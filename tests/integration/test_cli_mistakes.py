@@ -55,6 +55,7 @@ def chain(*, nodes: list[onnx.NodeProto] | None = None, **changes: Any) -> onnx.
         ("sweep m.onnx --store pipe", "cannot read 'pipe': it is not a file"),
         ("sweep status pipe", "cannot read 'pipe': it is not a file"),
         ("history pipe", "cannot read 'pipe': it is not a file"),
+        ("plan pipe", "cannot read 'pipe': it is not a file"),
         ("check m.onnx --budget 1GiB --history pipe", "cannot read 'pipe': it is not a file"),
         ("check m.onnx --budget 1GiB --history new.json -o new.json", "'new.json' is read by this command"),
         ("check m.onnx --budget 1GiB --history new.xml --junit new.xml", "'new.xml' is read by this command"),
