@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -124,6 +124,20 @@ NoTimeLimit = Annotated[float | None, time_limit()]
 Alignment = Annotated[
     int | None, typer.Option(metavar="BYTES", help="Offsets are multiples of this: 64 for models, 1 for a CSV.")
 ]
+
+
+def names(*groups: type) -> list[str]:
+    """What the options in these groups are called as parameters."""
+    return [each.name for group in groups for each in fields(group)]
+
+
+def first_given(context: typer.Context, parameters: Iterable[str]) -> str | None:
+    """The first of these options that was typed, also if with the value it has anyway; None if none was."""
+    for name in parameters:
+        given = context.get_parameter_source(name)
+        if given is not None and given.name == "COMMANDLINE":
+            return str(next(each for each in context.command.params if each.name == name).opts[0])
+    return None
 
 
 def only_on_cpu(device: str, why: str) -> None:
