@@ -179,7 +179,17 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str) -> N
     # Python itself takes a moment to start and to end; under load, more.
     assert seconds < 3 + patience(1 + 4)
     assert done.returncode == 3, done.stderr
-    assert "timed out" in done.stderr.splitlines()[-1]
+    *_, said = (line for line in done.stderr.splitlines() if not line.startswith("hint: "))
+    assert "timed out" in said
+
+
+@pytest.mark.parametrize("typed", ["measure", "explain", "release", "trace", "pack -o package", "check --budget 1GiB"])
+def test_what_had_no_time_is_not_put_down_to_its_inputs(model: Path, tmp_path: Path, typed: str) -> None:
+    verb, *options = typed.split()
+    done, _ = timed(verb, model, "--shape", "1x3x512x512", "--time-limit", "0.05", *options, cwd=tmp_path)
+    assert done.returncode == 3 and "did not end well" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "hint: --time-limit SECONDS allows more"
+    assert not os.listdir(tmp_path)
 
 
 def test_a_measurement_ends_with_the_trials_there_was_time_for(model: Path) -> None:
