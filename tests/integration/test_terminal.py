@@ -143,6 +143,25 @@ def test_a_signal_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path, 
     assert set(os.listdir(temporary)) <= {".ses"} and os.listdir(place) == []
 
 
+# Ctrl-C in the moment in which this module is looked for.
+_EARLY = """
+import signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "onnxmem"], [Path(sys.executable).with_name("onnxmem")]])
+def test_ctrl_c_is_a_word_also_while_the_command_is_being_loaded(tmp_path: Path, command: list[str | Path]) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_EARLY)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([*command, "zoo"], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "onnxmem: interrupted\n")
+
+
 _OF_ITS_OWN = """
 import fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
