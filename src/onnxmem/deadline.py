@@ -11,6 +11,8 @@ from onnxmem.errors import UsageError
 _LEAST = 0.01
 
 
+MORE_TIME = "--time-limit SECONDS allows more"
+"""What to do about work that ended because its time was over."""
 LONGEST = 1e9
 """Of time limits that are given, in seconds: what waits for more than some of these is refused by the system."""
 

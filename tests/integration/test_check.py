@@ -174,6 +174,8 @@ def test_a_table_of_a_project(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
         (["none.onnx", "--budget", "1GiB"], 2, "no such file"),
         (["garbage.onnx", "--budget", "1GiB"], 3, "is not an ONNX model"),
         (["--config", "garbage.onnx"], 2, "is not a TOML file"),
+        (["net.onnx", "--config", "none.toml", "--budget", "1GiB"], 2, "--budget is about one model, and --config"),
+        (["net.onnx", "--config", "none.toml", "--baseline", "history"], 2, "cannot read 'none.toml'"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(

@@ -83,6 +83,8 @@ def test_shapes_can_come_from_a_feeds_file(run: Run, unet: Path, tmp_path: Path)
     code, out, _ = run("estimate", unet, "--inputs", "feeds.npz", "--json")
     assert code == 0
     assert json.loads(out)["dims"]["given"] == {"batch": 2, "height": 32, "width": 64}
+    code, out, err = run("estimate", unet, "--inputs", "feeds.npz", "--shape", "2x3x64x64")
+    assert (code, out) == (2, "") and "is given as 2x3x64x64, but 'feeds.npz' holds 2x3x32x64" in err
 
 
 def test_plan_writes_a_plan_and_a_picture(run: Run, unet: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import onnx
+import pytest
 
 import onnxmem
 from onnxmem import zoo
@@ -41,6 +42,15 @@ def test_mistakes_are_one_sentence(matmul: Path, tmp_path: Path) -> None:
     ):
         done = typed("explain", *arguments)
         assert done.returncode == 2 and done.stderr.startswith("onnxmem: ") and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--shape 1x3", "--shape x=1x3", "--seed 0", "--runs 5", "--mode planned"])
+def test_what_was_measured_already_is_not_measured_otherwise(tmp_path: Path, option: str) -> None:
+    (tmp_path / "saved.json").write_text("{}")
+    flag, value = option.split()
+    done = typed("explain", tmp_path / "saved.json", flag, value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"onnxmem: {flag} is about measuring, and 'saved.json' was measured")
 
 
 def test_a_package_is_explained_in_the_order_of_its_own_file(tmp_path: Path) -> None:

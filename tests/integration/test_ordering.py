@@ -209,3 +209,28 @@ def test_nodes_around_subgraphs_are_followed(tmp_path: Path, model: Callable[[],
     kept = pack(tmp_path / "m.onnx", tmp_path / "p", order="best", shapes={"x": (1000,)}).manifest.order
     assert kept is not None and kept.verified
     assert 4000 <= kept.bound <= kept.default_bound
+
+
+@pytest.mark.parametrize("how", [{"order": "best"}, {"tile": True}])
+def test_a_branch_that_is_not_taken_may_be_impossible(tmp_path: Path, how: dict[str, Any]) -> None:
+    """As in a voice detector for two sample rates: the shapes of one do not suit the branch of the other."""
+    value = helper.make_tensor_value_info
+    arms = []
+    for operator, name in (("Relu", "taken"), ("Squeeze", "left")):
+        node = helper.make_node(operator, ["rows"], [name])
+        arms.append(helper.make_graph([node], name, [], [value(name, TensorProto.FLOAT, None)]))
+    arms[1].node[0].input.append("first")
+    nodes = [
+        helper.make_node("Sin", ["x"], ["rows"]),
+        helper.make_node("If", ["which"], ["either"], then_branch=arms[0], else_branch=arms[1]),
+        helper.make_node("ReduceSum", ["either"], ["y"], keepdims=0),
+    ]
+    inputs = [value("x", TensorProto.FLOAT, ["n", 16]), value("which", TensorProto.BOOL, [])]
+    first = numpy_helper.from_array(np.array([0]), "first")
+    graph = helper.make_graph(nodes, "rates", inputs, [value("y", TensorProto.FLOAT, [])], [first])
+    path, feeds = tmp_path / "rates.onnx", {"x": np.ones((ROWS, 16), np.float32), "which": np.array(True)}
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    np.savez(tmp_path / "feeds.npz", x=feeds["x"], which=feeds["which"])
+    package = pack(path, tmp_path / "package", inputs=tmp_path / "feeds.npz", **how)
+    (expected,) = onnxruntime.InferenceSession(path).run(None, feeds)
+    assert np.array_equal(InferenceSession(package.folder).run(None, feeds)[0], expected)

@@ -143,6 +143,25 @@ def test_a_signal_ends_it_with_nothing_left_behind(model: Path, tmp_path: Path, 
     assert set(os.listdir(temporary)) <= {".ses"} and os.listdir(place) == []
 
 
+# Ctrl-C in the moment in which this module is looked for.
+_EARLY = """
+import signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "onnxmem"], [Path(sys.executable).with_name("onnxmem")]])
+def test_ctrl_c_is_a_word_also_while_the_command_is_being_loaded(tmp_path: Path, command: list[str | Path]) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_EARLY)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([*command, "zoo"], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "onnxmem: interrupted\n")
+
+
 _OF_ITS_OWN = """
 import fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -179,7 +198,17 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str) -> N
     # Python itself takes a moment to start and to end; under load, more.
     assert seconds < 3 + patience(1 + 4)
     assert done.returncode == 3, done.stderr
-    assert "timed out" in done.stderr.splitlines()[-1]
+    *_, said = (line for line in done.stderr.splitlines() if not line.startswith("hint: "))
+    assert "timed out" in said
+
+
+@pytest.mark.parametrize("typed", ["measure", "explain", "release", "trace", "pack -o package", "check --budget 1GiB"])
+def test_what_had_no_time_is_not_put_down_to_its_inputs(model: Path, tmp_path: Path, typed: str) -> None:
+    verb, *options = typed.split()
+    done, _ = timed(verb, model, "--shape", "1x3x512x512", "--time-limit", "0.05", *options, cwd=tmp_path)
+    assert done.returncode == 3 and "did not end well" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "hint: --time-limit SECONDS allows more"
+    assert not os.listdir(tmp_path)
 
 
 def test_a_measurement_ends_with_the_trials_there_was_time_for(model: Path) -> None:

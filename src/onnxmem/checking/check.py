@@ -15,7 +15,7 @@ from onnxmem.checking.case import Case, Prepared, prepare
 from onnxmem.checking.checked import Checked
 from onnxmem.checking.checking import Checking
 from onnxmem.checking.settings import find_settings
-from onnxmem.deadline import Deadline
+from onnxmem.deadline import MORE_TIME, Deadline
 from onnxmem.environment import read_environment
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.history.entry import Entry, key_of
@@ -209,7 +209,7 @@ def failed(case: Case, error: OnnxmemError) -> Checked:
 def _answer(each: Prepared, deadline: Deadline, advice: bool, step: OnProgress | None, *, alone: bool) -> Checked:
     if deadline.passed:
         message = f"there was no time left of {deadline.time_limit:g} seconds"
-        return failed(each.case, OnnxmemError(message, hint="--time-limit SECONDS allows more"))
+        return failed(each.case, OnnxmemError(message, hint=MORE_TIME))
     try:
         return answer(each, deadline, advice=advice, on_progress=step)
     except OnnxmemError as error:

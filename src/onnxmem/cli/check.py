@@ -112,6 +112,9 @@ def check(
     plain = {"budget": budget, "figure": figure, "mode": mode, "threads": threads, "runs": runs, "repeat": repeat}
     lists = {"option": option, "shape": feed.shape, "dim": feed.dim, "inputs": feed.inputs, "range": feed.input_range}
     about_one = [name for name, value in {**plain, **lists}.items() if value]
+    if config is not None and model is not None and about_one:
+        hint = "leave one of them out, or write it into the table"
+        raise UsageError(f"--{about_one[0]} is about one model, and --config about a table of them", hint=hint)
     with progress("checking" if model is None else f"checking {model.name}") as step:
         if model is not None and (about_one or (baseline is not None and config is None)):
             given: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}

@@ -10,9 +10,11 @@ import typer
 from onnxmem.cli import options
 from onnxmem.cli.console import progress
 from onnxmem.cli.output import DrawnOutput
+from onnxmem.errors import UsageError
 
 
 def explain(
+    context: typer.Context,
     subject: Annotated[
         Path,
         typer.Argument(
@@ -37,6 +39,12 @@ def explain(
     from onnxmem.report.sections import section  # noqa: PLC0415
 
     output.check(subject, feed.inputs)
+    if subject.suffix.lower() == ".json":
+        asked = options.first_given(context, (*options.names(options.Feed), "mode", "runs", "threads"))
+        if asked is not None:
+            raise UsageError(
+                f"{asked} is about measuring, and '{subject.name}' was measured already", hint="name the model instead"
+            )
     with progress(f"explaining {subject.name}") as step:
         keywords = feed.keywords(subject)
         result = run(

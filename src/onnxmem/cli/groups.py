@@ -19,7 +19,7 @@ from typing import Any
 
 from onnxmem.cli import options
 from onnxmem.cli.streams import leave_terminal
-from onnxmem.deadline import check_time_limit
+from onnxmem.deadline import MORE_TIME, check_time_limit
 from onnxmem.errors import OnnxmemError
 
 # Verbs that watch the limit themselves have something to show when it is over: they get the time to do so.
@@ -133,7 +133,7 @@ def interruptible(seconds: float | None, grace: float = 0.0) -> Iterator[None]:
             raise Interrupted("interrupted", 128 + signal.SIGINT) from None
         if late:
             message = f"not done within {seconds:g} seconds"
-            raise Interrupted(message, 3, hint="--time-limit SECONDS allows more") from None
+            raise Interrupted(message, 3, hint=MORE_TIME) from None
         raise Interrupted(f"ended by {ended.number.name}", 128 + ended.number) from None
     finally:
         lift()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,6 +126,20 @@ Alignment = Annotated[
 ]
 
 
+def names(*groups: type) -> list[str]:
+    """What the options in these groups are called as parameters."""
+    return [each.name for group in groups for each in fields(group)]
+
+
+def first_given(context: typer.Context, parameters: Iterable[str]) -> str | None:
+    """The first of these options that was typed, also if with the value it has anyway; None if none was."""
+    for name in parameters:
+        given = context.get_parameter_source(name)
+        if given is not None and given.name == "COMMANDLINE":
+            return str(next(each for each in context.command.params if each.name == name).opts[0])
+    return None
+
+
 def only_on_cpu(device: str, why: str) -> None:
     """Refuse another device, for a verb that would say nothing about it."""
     from onnxmem.errors import UsageError  # noqa: PLC0415
@@ -242,13 +256,15 @@ class Graph:
 
     def question(self, model: Path, alignment: int | None, time_limit: float, seed: int = 0) -> Question:
         """As the library's question."""
-        from onnxmem.model.feeds_file import read_feed_shapes  # noqa: PLC0415
+        from onnxmem.model.feeds_file import read_feed_shapes, with_given_shapes  # noqa: PLC0415
         from onnxmem.schedule.scheduled import ALIGNMENT, Question  # noqa: PLC0415
         from onnxmem.schedule.storages import Rules  # noqa: PLC0415
 
-        fed = read_feed_shapes(self.inputs) if self.inputs else {}
+        shapes = parse.parse_shapes(self.shape, model)
+        if self.inputs:
+            shapes = with_given_shapes(self.inputs, read_feed_shapes(self.inputs), shapes)
         return Question(
-            shapes={**fed, **parse.parse_shapes(self.shape, model)},
+            shapes=shapes,
             dims=parse.parse_dims(self.dim),
             view=self.view,
             level=self.level,

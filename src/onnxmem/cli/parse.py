@@ -9,17 +9,29 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from onnxmem.errors import UsageError
 
 Setting = bool | int | str
+_Value = TypeVar("_Value")
 
 
 def parse_shapes(texts: Iterable[str] | None, model: Path) -> dict[str, tuple[int, ...]]:
     """Read `x=1x3x640x640`, or `1x3x640x640` for a model with one input."""
     from onnxmem.model.bindings import parse_shape  # noqa: PLC0415
 
-    return dict(parse_shape(with_name(text, model)) for text in texts or ())
+    return _each_once("the shape of input", (parse_shape(with_name(text, model)) for text in texts or ()))
+
+
+def _each_once(what: str, pairs: Iterable[tuple[str, _Value]]) -> dict[str, _Value]:
+    """As a table; which of two values for one name is meant, nothing says."""
+    found: dict[str, _Value] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"{what} '{name}' is given twice")
+        found[name] = value
+    return found
 
 
 def with_name(text: str, model: Path) -> str:
@@ -42,12 +54,12 @@ def parse_dims(texts: Iterable[str] | None) -> dict[str, int]:
     """Read `batch=8`, any number of them."""
     from onnxmem.model.bindings import parse_dim  # noqa: PLC0415
 
-    return dict(parse_dim(text) for text in texts or ())
+    return _each_once("dimension", (parse_dim(text) for text in texts or ()))
 
 
 def parse_ranges(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
     """Read `ids=0:30522`: what a generated input may hold, without the upper end."""
-    return dict(_range(text) for text in texts or ())
+    return _each_once("the range of input", (_range(text) for text in texts or ()))
 
 
 def _range(text: str) -> tuple[str, tuple[float, float]]:
@@ -63,7 +75,7 @@ def _range(text: str) -> tuple[str, tuple[float, float]]:
 
 def parse_dtypes(texts: Iterable[str] | None) -> dict[str, str]:
     """Read `ids=int64`, any number of them."""
-    return dict(_dtype(text) for text in texts or ())
+    return _each_once("the type of input", (_dtype(text) for text in texts or ()))
 
 
 def _dtype(text: str) -> tuple[str, str]:
@@ -79,10 +91,10 @@ def _dtype(text: str) -> tuple[str, str]:
 
 def parse_options(texts: Iterable[str] | None) -> dict[str, dict[str, Setting]]:
     """Read `enable_mem_pattern=false` as one of `options`, and `session.disable_prepacking=1` as one of `config`."""
-    parsed = [_option(text) for text in texts or ()]
+    parsed = _each_once("session option", (_option(text) for text in texts or ()))
     return {
-        "options": {name: value for name, value in parsed if "." not in name},
-        "config": {name: value for name, value in parsed if "." in name},
+        "options": {name: value for name, value in parsed.items() if "." not in name},
+        "config": {name: value for name, value in parsed.items() if "." in name},
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -73,7 +73,9 @@ def plan(
             find(strategy)
     limit = parse.parse_size(capacity)
     if table:
-        _refuse_graph_options(context, source)
+        asked = options.first_given(context, options.names(options.Graph, options.Tiles))
+        if asked is not None:
+            raise UsageError(f"{asked} is about models, and '{source.name}' is a CSV", hint=f"leave {asked} out")
     work = tiles.allowed(limit)
     question = graph.question(source, alignment, time_limit, seed)
     with progress(f"planning {source.name}"):
@@ -87,11 +89,3 @@ def plan(
     )
     if not result.fits:
         raise typer.Exit(1)
-
-
-def _refuse_graph_options(context: typer.Context, source: Path) -> None:
-    for each in (*fields(options.Graph), *fields(options.Tiles)):
-        given = context.get_parameter_source(each.name)
-        if given is not None and given.name == "COMMANDLINE":
-            flag = next(p for p in context.command.params if p.name == each.name).opts[0]
-            raise UsageError(f"{flag} is about models, and '{source.name}' is a CSV", hint=f"leave {flag} out")

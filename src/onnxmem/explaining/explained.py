@@ -151,7 +151,7 @@ class Explained:
             words += ["--dim", f"{name}={number}"]
         words += ["--inputs", str(scenario.inputs)] if scenario.inputs else []
         for name, (low, high) in scenario.ranges.items():
-            words += ["--range", f"{name}={low:g}:{high:g}"]
+            words += ["--range", f"{name}={_exact(low)}:{_exact(high)}"]
         return shlex.join(["onnxmem", verb, *words, *more])
 
     def in_mode(self, mode: str) -> str:
@@ -212,3 +212,9 @@ def _open(path: Path, *, quick: bool) -> Model:
     if quick and len(model.proto.graph.node) > _QUICK_NODES:
         raise _NotLooked(f"it has more than {_QUICK_NODES:,} nodes")
     return model
+
+
+def _exact(number: float) -> str:
+    """A number as it was given: a range that is rounded up may hold ids that no table has."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)

@@ -18,7 +18,7 @@ from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Input, Signature
 from onnxmem.model.bindings import bind, default_dimensions
 from onnxmem.model.comparing import substitute
-from onnxmem.model.feeds_file import look_at_feeds, read_feed
+from onnxmem.model.feeds_file import look_at_feeds, read_feed, with_given_shapes
 from onnxmem.units import format_bytes
 
 Array = npt.NDArray[Any]
@@ -139,7 +139,7 @@ def _read(path: Path, signature: Signature, scenario: Scenario) -> Feeds:
             f"'{path.name}' has no array for input '{missing[0]}'", hint=f"it has: {', '.join(shapes) or 'none'}"
         )
     ranked = {name: shape for name, shape in shapes.items() if name not in known or known[name].shape is not None}
-    given = bind(signature.shapes, shapes={**ranked, **scenario.shapes}, dims=scenario.dims)
+    given = bind(signature.shapes, shapes=with_given_shapes(path, ranked, scenario.shapes), dims=scenario.dims)
     for name, value in known.items():
         dtype = "string" if stored[name].dtype.kind in "US" else stored[name].dtype.name
         if value.dtype in GENERATED and dtype != value.dtype:

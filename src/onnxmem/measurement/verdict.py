@@ -7,10 +7,12 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass
 
+from onnxmem.deadline import MORE_TIME
 from onnxmem.documents import Record, stored
 from onnxmem.measurement.protocol import NO_MEMORY, OUT_OF_MEMORY, Failed
 from onnxmem.units import format_bytes
 
+TIMED_OUT = "timed out"
 _CODE = re.compile(r"^\d+ : [A-Z_]+ : ")
 _NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
 _PLACE = re.compile(r"^\S+\.(?:h|cc|cpp|hpp):\d+ (?:(?:[\w:<>*&]+ )*[\w:<>~]+::[\w:<>~]+\([^)]*\)(?: const)?|\w+) ")
@@ -54,7 +56,7 @@ def judge(
     `oom` says whether the kernel killed for memory meanwhile, `timeout` after how many seconds it was stopped.
     """
     if timeout is not None:
-        return Verdict("timed out", phase, f"it was stopped after {round(timeout, 1):g} s")
+        return Verdict(TIMED_OUT, phase, f"it was stopped after {round(timeout, 1):g} s", hint=MORE_TIME)
     if failure is not None:
         lack = failure.kind == OUT_OF_MEMORY
         return Verdict(failure.kind, phase, what_failed(failure.error, failure.message), limit if lack else None)

@@ -10,7 +10,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -43,6 +43,19 @@ class StoredFeed(NamedTuple):
 def read_feed_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays in an `.npz` file of feeds."""
     return {name: feed.shape for name, feed in look_at_feeds(path).items()}
+
+
+def with_given_shapes(
+    path: Path, held: Mapping[str, tuple[int, ...]], given: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes that a file of feeds holds and those given beside it, which may not say otherwise."""
+    for name, shape in given.items():
+        if name in held and held[name] != tuple(shape):
+            asked, found = ("x".join(map(str, dims)) or "a scalar" for dims in (shape, held[name]))
+            raise UsageError(
+                f"input '{name}' is given as {asked}, but '{path.name}' holds {found}", hint="leave one of them out"
+            )
+    return {**held, **given}
 
 
 def look_at_feeds(path: Path) -> dict[str, StoredFeed]:

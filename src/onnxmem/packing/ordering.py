@@ -17,6 +17,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
+from onnxmem.errors import ImpossibleShapes
 from onnxmem.files import replacing
 from onnxmem.measurement.protocol import SavedFeeds
 from onnxmem.model.bindings import bind
@@ -146,7 +147,10 @@ def _search(
     job: _Job, proto: ModelProto, first: Recording, shapes: Mapping[str, tuple[int, ...]], seconds: float
 ) -> list[str]:
     """The order asked for, by the nodes' first outputs; nothing if already on paper it is worse than ONNX Runtime's."""
-    graph = _graph(job.model, proto, shapes)
+    try:
+        graph = _graph(job.model, proto, shapes)
+    except ImpossibleShapes:
+        return []  # it has just run: what cannot be is in a branch that these inputs do not take
     names = {first_output(node.output): node.name for node in _movable(proto)}
     if not names.keys() <= {first_output(node.outputs) for node in graph.nodes}:
         return []  # ONNX Runtime makes other nodes of them even now, so that an order says nothing

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnxmem.deadline import MORE_TIME
 from onnxmem.documents import Record
 from onnxmem.errors import ModelError
 from onnxmem.measurement.protocol import SavedFeeds
@@ -63,6 +64,8 @@ def outputs_of(
     settings = settings or LoadSettings({}, {})
     task = OutputsTask(model.absolute(), mode, settings, tuple(map(tuple, feeds)), threads, budget)
     ended = run_child("onnxmem.packing.outputs", task, timeout=timeout)
+    if ended.code and ended.timed_out:
+        raise ModelError(f"running '{model.name}' was not done within the time limit", hint=MORE_TIME)
     if ended.code:
         raise ModelError(f"running '{model.name}' did not end well: {ended.last_line}")
     return ended.read(Outputs)

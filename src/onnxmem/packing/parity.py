@@ -14,7 +14,7 @@ from onnxmem.measurement.feeds import Array, Feeds
 from onnxmem.measurement.measure import with_hint
 from onnxmem.measurement.protocol import SavedFeeds, Task
 from onnxmem.measurement.trial import run_trial
-from onnxmem.measurement.verdict import Verdict
+from onnxmem.measurement.verdict import TIMED_OUT, Verdict
 from onnxmem.packing.outputs import Outputs, outputs_of
 from onnxmem.packing.recording import LoadSettings
 from onnxmem.packing.request import PackRequest
@@ -159,6 +159,8 @@ def _failure(verdict: Verdict, stage: str, *, original: bool) -> ModelError:
             "the model lists weights among its inputs, and in this form callers would have to feed some of them",
             hint="choose mode prepacked, external or mapped",
         )
+    if verdict.kind == TIMED_OUT:
+        return ModelError(f"{stage} {verdict}", hint=verdict.hint)
     hint = verdict.hint or "give inputs it can run on: --shape, --dim or --inputs"
     return ModelError(
         f"{stage} did not end well: {str(verdict)[:300]}", hint=hint if original else "please report the model"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from onnxmem.deadline import MORE_TIME
 from onnxmem.documents import Record
 from onnxmem.errors import ModelError
 from onnxmem.folders import temporary_folder
@@ -85,6 +86,8 @@ def _run(
     with temporary_folder() as folder:
         task = RecordTask(model.absolute(), settings, tuple(map(tuple, feeds)), folder, seconds)
         ended = run_child("onnxmem.packing.recording", task, timeout=timeout)
+    if ended.code and ended.timed_out:
+        raise ModelError(f"recording a run of '{model.name}' was not done within the time limit", hint=MORE_TIME)
     if ended.code:
         raise ModelError(
             f"recording a run of '{model.name}' did not end well: {ended.last_line}",

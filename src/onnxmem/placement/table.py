@@ -28,6 +28,8 @@ def is_table(path: Path) -> bool:
     """Is this a CSV rather than a model? By its ending, or by its first line."""
     if path.suffix.lower() == ".csv":
         return True
+    if not path.is_file():
+        return False  # a pipe can be read only once, and may never say anything
     try:
         with path.open("rb") as file:
             return file.read(128).lstrip(b"\xef\xbb\xbf").startswith(b"id,")

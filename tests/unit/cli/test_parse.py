@@ -36,6 +36,19 @@ def test_nonsense_is_no_shape(models: Path) -> None:
             parse.parse_shapes([text], models / "one.onnx")
 
 
+def test_of_two_values_for_one_name_none_is_meant(models: Path) -> None:
+    with pytest.raises(UsageError, match="the shape of input 'image' is given twice"):
+        parse.parse_shapes(["1x3x64x64", "image=1x3x32x32"], models / "one.onnx")
+    with pytest.raises(UsageError, match="dimension 'batch' is given twice"):
+        parse.parse_dims(["batch=1", "width=8", "batch=2"])
+    with pytest.raises(UsageError, match="the range of input 'ids' is given twice"):
+        parse.parse_ranges(["ids=0:2", "ids=0:3"])
+    with pytest.raises(UsageError, match="the type of input 'ids' is given twice"):
+        parse.parse_dtypes(["ids=int64", "ids=int32"])
+    with pytest.raises(UsageError, match=r"session option 'session\.x' is given twice"):
+        parse.parse_options(["session.x=1", "mode=A", "session.x=0"])
+
+
 def test_settings_are_told_apart_by_their_dot() -> None:
     parsed = parse.parse_options(["enable_mem_pattern=false", "log_severity_level=3", "session.x=1", "mode=A=B"])
     assert parsed == {

@@ -194,3 +194,5 @@ def test_commands_feed_the_model_in_the_same_way() -> None:
     (found,) = findings_of(case)
     expected = "onnxmem measure gone.onnx --shape x=1x3 --inputs 'my feeds.npz' --threads 2 --mode planned"
     assert found.command == expected
+    case = explained({"pattern": 9}, ranges={"ids": (0.0, 1000003.0), "x": (-0.5, 0.12345678), "y": (0.0, 30522.0)})
+    assert "--range ids=0:1000003.0 --range x=-0.5:0.12345678 --range y=0:30522 " in findings_of(case)[0].command

@@ -91,6 +91,10 @@ def test_given_arrays_are_checked(model: Path, tmp_path: Path) -> None:
         given(ids=np.zeros((1, 50), np.int64))
     with pytest.raises(UsageError, match="both 1 and 2"):
         given(mask=np.zeros((2, 50), np.uint8))
+    given()
+    with pytest.raises(UsageError, match=r"'mask' is given as 1x99, but 'feeds\.npz' holds 1x50"):
+        feeds(model, inputs=path, shapes={"mask": (1, 99)})
+    assert feeds(model, inputs=path, shapes={"mask": (1, 50)}).given == {"batch": 1, "h": 224, "w": 224}
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(UsageError, match=r"feeds\.npz"):
         feeds(model, inputs=path)

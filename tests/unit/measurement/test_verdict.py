@@ -31,7 +31,8 @@ def test_the_exit_tells(code: int, output: str, oom: bool, kind: str, message: s
 def test_what_the_process_said_comes_before_how_it_exited() -> None:
     failure = Failed("load", 0.1, "failed", "Fail", "no such kernel", "")
     assert str(judge("load", failure, 3, "", limit=2**20)) == "failed in phase 'load': Fail: no such kernel"
-    assert judge("load", failure, -9, "", timeout=2.0).kind == "timed out"
+    late = judge("load", failure, -9, "", timeout=2.0)
+    assert (late.kind, late.hint) == ("timed out", "--time-limit SECONDS allows more")
 
 
 def test_a_lack_of_memory_names_the_limit() -> None:

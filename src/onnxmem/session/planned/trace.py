@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxmem._native import arena as native
+from onnxmem.deadline import MORE_TIME
 from onnxmem.documents import Document, Record
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported
 from onnxmem.placement.problem import Int64Array, Problem
@@ -231,7 +232,7 @@ def record_all(
         raise
     except Exception as error:
         if time_limit is not None and how.terminate:
-            raise ModelError("the run was not done within its time limit") from error
+            raise ModelError("the run was not done within its time limit", hint=MORE_TIME) from error
         raise ModelError(f"the model does not run: {str(error).splitlines()[0] if str(error) else error!r}") from error
     if any(result is None for result in recorded):
         raise ModelError("there was no memory to write down what the model asks for")
