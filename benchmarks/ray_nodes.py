@@ -20,6 +20,7 @@ PATIENCE = {
     # However long a busy machine takes: nodes have time to start, and are not thought dead because they are slow.
     "RAY_raylet_start_wait_time_s": "600",
     "RAY_health_check_timeout_ms": "60000",
+    "RAY_agent_register_timeout_ms": "600000",  # a node ends if one of its helpers takes longer to start
     "RAY_gcs_server_request_timeout_seconds": "300",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
