@@ -59,11 +59,6 @@ _LIMITED = (
     "tests/integration/test_pack.py::test_every_mode_packs_and_computes_the_same[prepacked]",
 )
 """What control groups decide, and a package: in an emulated machine everything takes ten times as long."""
-_SHARING = (
-    "tests/unit/session/planned/test_sharing.py",
-    "tests/integration/test_fault_campaigns.py::test_plans_give_the_same_bits",
-)
-"""What a kernel of another processor may answer otherwise."""
 _THREADS = (1, 2, 4, 8, 16, 64)
 _NIGHTLY = "https://aiinfra.pkgs.visualstudio.com/PublicPackages/_packaging/ORT-Nightly/pypi/simple/"
 _FACTS = """
@@ -153,9 +148,6 @@ ROWS: dict[str, Row] = {
     },
     "cgroup v2": Row(
         "a machine whose control groups limit memory", functools.partial(places.machine, suite="bookworm"), _LIMITED
-    ),
-    "no AVX-512": Row(
-        "an emulated processor that has none", functools.partial(places.machine, suite="bookworm"), (*TESTS, *_SHARING)
     ),
     "musl": Row("a system without glibc", _musl),
     "here": Row("the environment this runs in, as it is", places.here, installs=False),
