@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +307,10 @@ def test_no_orphan_and_no_file_when_the_parent_is_killed(model: Path, fork: str)
 
 def _shared_files(pid: int) -> set[str]:
     """The files in memory that a process has open or mapped."""
-    opened = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    opened = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it is closing what it handed over
+            opened.add(str(path.readlink()))
     mapped = {line.split(maxsplit=5)[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
     return {name for name in opened | mapped if name.startswith(("/memfd:", "/dev/shm/"))}
 
