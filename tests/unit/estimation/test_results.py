@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from onnxmem import zoo
 from onnxmem.errors import ImpossibleShapes, PlanError, UsageError
@@ -184,6 +184,34 @@ def test_shapes_that_contradict_the_model_are_refused_before_anything_is_called_
             ask(model, dims={"H": 65})
         assert caught.value.exit_code == 3
         assert "x 1×1×65×65" in caught.value.hint
+
+
+def two_rates(*others: str) -> Model:
+    """As a voice detector for two sample rates: what suits one branch does not suit the other."""
+    arms = {"then_branch": "Relu", "else_branch": "Squeeze"}
+    if others:
+        arms = dict(zip(arms, others, strict=True))
+    graphs = {}
+    for arm, operator in arms.items():
+        read = ["rows", "first"] if operator == "Squeeze" else ["rows"]
+        inner = node(operator, read, [arm], name=arm)
+        graphs[arm] = helper.make_graph([inner], arm, [], [helper.make_empty_tensor_value_info(arm)])
+    nodes = [
+        node("Sin", ["x"], ["rows"]),
+        node("If", ["which"], ["either"], **graphs),
+        node("ReduceSum", ["either"], ["y"], keepdims=0),
+    ]
+    which = helper.make_tensor_value_info("which", TensorProto.BOOL, [])
+    first = {"first": np.array([0])}
+    return Model.of(model_of(nodes, {"x": ("n", 16), "which": which}, ["y"], first, opset=17), "rates.onnx")
+
+
+def test_a_branch_that_these_inputs_cannot_take_is_no_reason_to_refuse_them() -> None:
+    for ask in (estimate, plan):
+        found = ask(two_rates(), shapes={"x": (64, 16)})
+        assert found.about is not None and found.about.inputs["x"].shape == (64, 16)
+        with pytest.raises(ImpossibleShapes, match="Squeeze 'then_branch' cannot take inputs of 64×16, 1"):
+            ask(two_rates("Squeeze", "Squeeze"), shapes={"x": (64, 16)})
 
 
 def test_inputs_that_are_too_small_are_refused_and_end_no_process() -> None:
