@@ -211,9 +211,20 @@ def test_the_zoo_lists_its_models_and_writes_one(run: Run, tmp_path: Path) -> No
         (["unet", "-o", "u.pb"], "cannot write 'u.pb'"),
         (["unet", "-o", "no/u.onnx"], "there is no folder 'no'"),
         (["-o", "u.onnx"], "say which network"),
+        (["--force"], "say which network"),
     ):
         code, out, err = run("zoo", *arguments)
         assert (code, out) == (2, "") and complaint in err
+
+
+def test_a_file_that_is_there_is_replaced_only_if_that_is_wanted(run: Run, tmp_path: Path) -> None:
+    """By `zoo` as by `convert`: without a name it writes where a model of one's own may be."""
+    (tmp_path / "lstm.onnx").write_text("trained for a week")
+    code, out, err = run("zoo", "lstm")
+    assert (code, out) == (2, "") and "there is a file 'lstm.onnx' already" in err and "--force replaces it" in err
+    assert (tmp_path / "lstm.onnx").read_text() == "trained for a week"
+    assert run("zoo", "lstm", "--force")[0] == 0
+    assert (tmp_path / "lstm.onnx").read_bytes() == zoo.build("lstm").SerializeToString()
 
 
 def _completions(typed: str, folder: Path) -> list[str]:
