@@ -196,7 +196,7 @@ def remove(tiled: Tiled, folder: Path) -> None:
 
 def shapes_text(shapes: Mapping[str, tuple[int, ...]]) -> str:
     """Shapes of inputs in words."""
-    return ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items()) or "no inputs"
+    return ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()) or "no inputs"
 
 
 def _why_not(best: Tiled | None, untiled: int) -> str:

@@ -211,8 +211,9 @@ def test_a_branch_that_these_inputs_cannot_take_is_no_reason_to_refuse_them() ->
     for ask in (estimate, plan):
         found = ask(two_rates(), shapes={"x": (64, 16)})
         assert found.about is not None and found.about.inputs["x"].shape == (64, 16)
-        with pytest.raises(ImpossibleShapes, match="Squeeze 'then_branch' cannot take inputs of 64×16, 1"):
+        with pytest.raises(ImpossibleShapes, match="Squeeze 'then_branch' cannot take inputs of 64×16, 1") as caught:
             ask(two_rates("Squeeze", "Squeeze"), shapes={"x": (64, 16)})
+        assert caught.value.hint.startswith("the inputs were x 64×16, which scalar; ")
 
 
 @pytest.mark.parametrize("capacity", [None, 2**20])

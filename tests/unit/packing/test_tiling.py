@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import ModelProto, TensorProto, helper
 
-from onnxmem.packing.tiling import sort_like
+from onnxmem.packing.tiling import shapes_text, sort_like
 
 
 def model(*nodes: tuple[str, str]) -> ModelProto:
@@ -30,3 +30,8 @@ def test_new_nodes_stand_before_those_that_read_them() -> None:
     fixed = model(("x", "a"), ("a", "new"), ("new", "b"), ("b", "y"))
     sort_like(fixed, own)
     assert names(fixed) == ["a", "new", "b", "y"]
+
+
+def test_an_input_without_dimensions_is_called_a_scalar() -> None:
+    assert shapes_text({"state": (2, 1, 128), "sr": ()}) == "state 2x1x128, sr scalar"
+    assert shapes_text({}) == "no inputs"
