@@ -112,9 +112,18 @@ def _default(name: str, dimension: str, position: int, rank: int) -> int:
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Read `x=1x3x640x640`. The last `=` separates, because input names may contain one; commas work too."""
     name, separator, dims = text.rpartition("=")
+    if is_nameless(text):
+        raise UsageError(
+            f"'{text}' does not say which input it is the shape of", hint=f"write it as input={text.strip()}"
+        )
     if not separator or not name or not re.fullmatch(r"(\d+([x×,]\d+)*)?", dims.strip()):
         raise UsageError(f"'{text}' is not a shape", hint="write it as input=1x3x640x640")
     return name, tuple(_number(dim) for dim in re.split(r"[x×,]", dims.strip()) if dim)
+
+
+def is_nameless(text: str) -> bool:
+    """Whether it is a shape without the name of an input; N stands for a size in it."""
+    return re.fullmatch(r"[\dN]+([x×,][\dN]+)*", text.strip()) is not None
 
 
 def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:

@@ -62,6 +62,15 @@ def test_what_does_not_fit_the_model(model: Model, given: dict[str, Any], messag
     assert hint in caught.value.hint
 
 
+def test_a_shape_without_a_name_lacks_just_that() -> None:
+    with pytest.raises(UsageError, match="'1x3x320x320' does not say which input it is the shape of") as caught:
+        parse_shape("1x3x320x320")
+    assert caught.value.hint == "write it as input=1x3x320x320"
+    for text in ("1x", "x", "", "=1x3", "axb"):
+        with pytest.raises(UsageError, match="is not a shape"):
+            parse_shape(text)
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "expected"),
     [
