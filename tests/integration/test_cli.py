@@ -6,6 +6,8 @@ import csv
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxmem import zoo
+from onnxmem import InferenceSession, UsageError, zoo
 from tests.integration.conftest import Run
 
 
@@ -209,9 +211,20 @@ def test_the_zoo_lists_its_models_and_writes_one(run: Run, tmp_path: Path) -> No
         (["unet", "-o", "u.pb"], "cannot write 'u.pb'"),
         (["unet", "-o", "no/u.onnx"], "there is no folder 'no'"),
         (["-o", "u.onnx"], "say which network"),
+        (["--force"], "say which network"),
     ):
         code, out, err = run("zoo", *arguments)
         assert (code, out) == (2, "") and complaint in err
+
+
+def test_a_file_that_is_there_is_replaced_only_if_that_is_wanted(run: Run, tmp_path: Path) -> None:
+    """By `zoo` as by `convert`: without a name it writes where a model of one's own may be."""
+    (tmp_path / "lstm.onnx").write_text("trained for a week")
+    code, out, err = run("zoo", "lstm")
+    assert (code, out) == (2, "") and "there is a file 'lstm.onnx' already" in err and "--force replaces it" in err
+    assert (tmp_path / "lstm.onnx").read_text() == "trained for a week"
+    assert run("zoo", "lstm", "--force")[0] == 0
+    assert (tmp_path / "lstm.onnx").read_bytes() == zoo.build("lstm").SerializeToString()
 
 
 def _completions(typed: str, folder: Path) -> list[str]:
@@ -257,6 +270,32 @@ def test_a_shape_needs_no_name_if_there_is_one_input(run: Run, unet: Path) -> No
     code, out, _ = run("estimate", unet, "--shape", "1x3x64x64", "--json")
     assert code == 0
     assert json.loads(out)["dims"]["given"] == {"batch": 1, "height": 64, "width": 64}
+
+
+def test_commands_name_a_file_so_that_it_is_no_option(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed to be done next is pasted: a name that begins with a dash would be taken for options there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    shutil.copy(model, "-a b.onnx")
+    verbs = [
+        ("plan", "--dim", "batch=2", "--", "-a b.onnx"),
+        ("trace", "--dim", "batch=2", "-o", "-t.csv", "--", "-a b.onnx"),
+        ("check", "--dim", "batch=2", "--budget", "1KiB", "--", "-a b.onnx"),
+        ("convert", "--to", "external", "-o", "-w.onnx", "--", "-a b.onnx"),
+        ("pack", "-o", "-p", "--", "-a b.onnx"),
+    ]
+    for verb in verbs:
+        _, out, err = run(*verb)
+        lines = [line.strip() for line in out.splitlines() if line.strip().startswith("onnxmem ")]
+        assert lines, f"{verb}: {out}{err}"
+        named = [word for line in lines for word in shlex.split(line)[2:] if Path(word).name[:1] == "-" and "." in word]
+        assert all(word.startswith("./-") and Path(word).exists() for word in named), lines
+        assert named or "share ./-p" in lines[0]
+    with pytest.raises(UsageError) as caught:
+        InferenceSession("-a b.onnx", mode="mapped")
+    assert "onnxmem pack './-a b.onnx' --mode mapped" in caught.value.hint
 
 
 def test_a_strategy_of_this_folder_is_found_by_the_installed_script(unet: Path, tmp_path: Path) -> None:

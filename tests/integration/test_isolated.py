@@ -225,6 +225,17 @@ def test_an_interrupted_call_does_not_confuse_the_next(
         assert np.array_equal(session.run(None, {"x": large})[0][:3], session.run(None, {"x": small})[0])
 
 
+def test_a_name_is_no_list_of_names(session: IsolatedSession, model: Path) -> None:
+    """Nor are its characters outputs: `run("y", …)` is a mistake, and ONNX Runtime raises TypeError, too."""
+    wrong: list[Any] = ["y", b"y", {"y": 1}]
+    for names in wrong:
+        for each in (session, ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])):
+            with pytest.raises(TypeError):
+                each.run(names, {"x": X})
+    for names in ("", ()):
+        assert np.array_equal(session.run(names, {"x": X})[0], session.run(["y"], {"x": X})[0])
+
+
 def test_wrong_requests_say_what_would_be_right(session: IsolatedSession) -> None:
     cases: list[tuple[Any, Any, str]] = [
         (None, {"z": X}, "no input 'z'"),

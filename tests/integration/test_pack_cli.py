@@ -62,7 +62,7 @@ def test_verbs_that_take_a_model_file_say_which_one_of_a_package(run: Run, model
 
 
 def test_order_and_plans_in_text_and_json(run: Run, model: Path) -> None:
-    planned = ("--plan", "x=3x256", "--plan", "x=5x256")
+    planned = ("--plan", "x=3x256", "--plan", "5x256")
     code, out, err = run("pack", model, "-o", "p", "--dim", "batch=3", "--order", "best", *planned)
     assert code == 0, err
     assert "needs no less than 'ort-default'" in out and "the order 'ort-default'" in " ".join(out.split())
@@ -110,7 +110,11 @@ def test_plans_suit_all_inputs(run: Run, tmp_path: Path) -> None:
         (["pack", "{model}", "-o", "p", "--plan", "x=3"], "has 2 dimensions"),
         (["pack", "{model}", "-o", "p", "--plan", "x=1x256,z=4"], "has no input 'z'"),
         (["pack", "{model}", "-o", "p", "--plan", "x=1x256,x=2x256"], "twice"),
-        (["pack", "{model}", "-o", "p", "--plan", "256"], "is not a shape"),
+        (["pack", "{model}", "-o", "p", "--plan", "256"], "has 2 dimensions (batchx256), but 1 was given"),
+        (["pack", "{model}", "-o", "p", "--plan", "2x64,x=3x64"], "'2x64' does not say which input"),
+        (["pack", "{model}", "-o", "p", "--plan", "twice"], "is not a shape"),
+        (["compare", "sys:exit", "--shape", "2x64"], "'2x64' does not say which input it is the shape of"),
+        (["compare", "sys:exit", "--shape", "2xN", "--sizes", "64"], "write it as input=2xN"),
         (["convert", "{model}", "--to", "zip", "-o", "x.onnx"], "there is no form"),
         (["share", "{model}", "--workers", "many"], "is not a list of numbers"),
         (["share", "{model}", "--modes", "fast"], "there is no mode 'fast'"),

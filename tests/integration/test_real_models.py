@@ -12,6 +12,7 @@ import pytest
 from benchmarks.real_models import find, real_models
 from onnxmem import zoo
 from onnxmem.errors import ImpossibleShapes
+from onnxmem.estimation import planning
 from onnxmem.estimation.estimate import Estimate, estimate
 from onnxmem.model.model import Model
 
@@ -64,6 +65,15 @@ def test_shapes_that_contradict_the_model_are_refused(real_model: Fetch) -> None
     with pytest.raises(ImpossibleShapes, match="cannot take inputs of") as caught:
         estimate(real_model("det"), shapes={"x": (1, 3, 641, 641)})
     assert "1×3×641×641" in caught.value.hint
+
+
+@pytest.mark.models
+def test_a_model_with_a_branch_for_other_sizes_is_asked_for_tiles(real_model: Fetch) -> None:
+    path, shapes = real_model("silero"), {"input": (1, 576), "state": (2, 1, 128)}
+    planned = planning.plan(path, shapes=shapes, tile=True)
+    for tiling in (planned.tiling, estimate(path, shapes=shapes, tile=True, processes=False).tiling):
+        assert tiling is not None and tiling.note and not tiling.parts
+    assert planned.peak_bytes == planning.plan(path, shapes=shapes).peak_bytes
 
 
 @pytest.mark.parametrize("name", ["alexnet", "resnet50", "densenet121", "inception", "googlenet", "squeezenet",

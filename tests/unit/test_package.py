@@ -17,7 +17,7 @@ PACKAGE = Path(onnxmem.__file__).parent
 # Each room may import from those before it, and from itself; late imports count like any other.
 LAYERS = [
     {"errors", "unknown", "_native"},
-    {"units", "deadline", "user_cache", "locked_folder", "files"},
+    {"units", "commands", "deadline", "user_cache", "locked_folder", "files"},
     {"folders", "documents", "progress", "shown", "toml_tables"},
     {"process"},
     {"environment"},

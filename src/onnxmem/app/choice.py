@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onnxmem.commands import path_word
+
 Document = Mapping[str, Any]
 MODES = ("stock", "tuned", "planned")
 _FRIENDLY = {1: ("batch",), 2: ("batch", "length"), 3: ("batch", "length", "features")}
@@ -31,7 +33,7 @@ class Choice:
     def words(self, verb: str, *more: str) -> tuple[str, ...]:
         """The command line that asks a verb about it."""
         given = (word for name, size in self.dims.items() for word in ("--dim", f"{name}={size}"))
-        return (verb, str(self.path), *given, *more)
+        return (verb, path_word(self.path), *given, *more)
 
 
 @dataclass(frozen=True)

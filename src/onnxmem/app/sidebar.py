@@ -88,7 +88,7 @@ def _from_zoo(space: Workspace, name: str) -> Path | None:
     from onnxmem.app.show import finished, show_error  # noqa: PLC0415
 
     path = space.folder / f"{name}.onnx"
-    job = space.ask("zoo", name, "-o", str(path))
+    job = space.ask("zoo", name, "-o", str(path), "--force")
     if not finished(job, f"zoo {name}", f"Building {name}"):
         return None
     if not path.exists():

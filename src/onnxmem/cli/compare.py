@@ -80,9 +80,11 @@ def compare(
 
     files = [path for path in (Path(name.partition("+")[0]) for name in candidates) if path.exists()]
     output.check(*files, inputs, weights)
+    # Those of PyTorch do not say what their inputs are called.
+    onnx = next((path for path in files if path.suffix not in (".pt", ".pth", ".pt2", ".safetensors")), None)
     shapes: dict[str, list[tuple[int | str, ...]]] = {}
     for text in shape or ():
-        name, dims = parse_open_shape(parse.with_name(text, files[0]) if files else text)
+        name, dims = parse_open_shape(parse.with_name(text, onnx) if onnx else text)
         shapes.setdefault(name, []).append(dims)
     keywords: dict[str, Any] = {
         "dims": parse.parse_dims(dim),

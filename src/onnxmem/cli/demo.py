@@ -13,6 +13,7 @@ import typer
 from onnxmem.cli import options
 from onnxmem.cli.console import progress, tell
 from onnxmem.cli.output import check_writable, print_json, print_report
+from onnxmem.commands import path_word
 from onnxmem.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
@@ -137,5 +138,5 @@ def _observe(path: Path, question: Question, device: str, step: OnProgress) -> l
 def _as_typed(document: Document, verb: str, path: Path, question: Question, device: str) -> Document:
     """A result as if its own verb had been typed: what it says to do next is then about this file and these inputs."""
     (name, shape), *_ = question.shapes.items()
-    words = ["onnxmem", *verb.split(), str(path), "--shape", f"{name}={'x'.join(map(str, shape))}"]
+    words = ["onnxmem", *verb.split(), path_word(path), "--shape", f"{name}={'x'.join(map(str, shape))}"]
     return {**document, "command": shlex.join([*words, *(["--device", device] if device != "cpu" else [])])}

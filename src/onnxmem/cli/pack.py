@@ -89,7 +89,7 @@ def pack(
         "time_limit": time_limit,
         # What is not said is left to the manifest when a package is made again.
         **({"order": order} if order is not None else {}),
-        **({"plans": [parse_shapes(text) for text in plan]} if plan else {}),
+        **({"plans": [parse_shapes(parse.with_name(text, model or output)) for text in plan]} if plan else {}),
         **({"tile": True} if tiles.tile else {}),
         "extra_work": tiles.part(),
         "budget": parse.parse_size(budget),

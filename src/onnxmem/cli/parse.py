@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,8 +36,9 @@ def _each_once(what: str, pairs: Iterable[tuple[str, _Value]]) -> dict[str, _Val
 def with_name(text: str, model: Path) -> str:
     """A shape with the name of its input, which may be left out where there is only one."""
     from onnxmem.measurement.signature import read_signature  # noqa: PLC0415
+    from onnxmem.model.bindings import is_nameless  # noqa: PLC0415
 
-    if not re.fullmatch(r"[\dN]+([x×,][\dN]+)*", text.strip()):
+    if not is_nameless(text):
         return text
     names = [each.name for each in read_signature(model).inputs]
     if len(names) != 1:

@@ -29,6 +29,7 @@ def zoo(
         Path | None, typer.Option("--output", "-o", metavar="MODEL.onnx", help="Where to write it.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The weights depend on this alone.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
     """Write one of the built-in models, or list them.
@@ -41,7 +42,7 @@ def zoo(
     from onnxmem.zoo import MODELS, build, check_name  # noqa: PLC0415
 
     if name is None:
-        if output is not None:
+        if output is not None or force:
             raise UsageError("say which network to write", hint="onnxmem zoo NAME -o MODEL.onnx")
         listed = [{"name": name, "about": (builder.__doc__ or "").strip()} for name, builder in MODELS.items()]
         print_result({"schema": "onnxmem.zoo/1", "models": listed}, json=json)
@@ -49,6 +50,8 @@ def zoo(
     check_name(name)
     target = Path(f"{name}.onnx") if output is None else output
     check_writable(target, (".onnx",))
+    if target.exists() and not force:
+        raise UsageError(f"there is a file '{target}' already", hint="--force replaces it")
     with progress(f"building {name}"), files.replacing(target) as temporary:
         onnx.save(build(name, seed=seed), temporary)
     written = {"model": name, "path": str(target), "bytes": target.stat().st_size}

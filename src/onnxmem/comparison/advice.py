@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onnxmem.commands import path_word
 from onnxmem.comparison.fits import Fit
 from onnxmem.comparison.parity import Parity
 from onnxmem.comparison.result import CandidateResult, Figure
@@ -214,4 +215,4 @@ def try_order(trials: CandidateTrials, size: Size) -> list[WhatIf]:
 def order_command(path: Path, shapes: Mapping[str, Sequence[int]]) -> str:
     """The command that makes a package in the best order for these shapes."""
     fed = (word for name, dims in shapes.items() for word in ("--shape", f"{name}={'x'.join(map(str, dims))}"))
-    return shlex.join(["onnxmem", "pack", str(path), *fed, "--order", "best", "-o", "package"])
+    return shlex.join(["onnxmem", "pack", path_word(path), *fed, "--order", "best", "-o", "package"])

@@ -16,6 +16,7 @@ from onnxmem.measurement.scenario import Scenario
 from onnxmem.measurement.signature import Input, Signature
 from onnxmem.model.bindings import bind, default_dimensions, parse_shape
 from onnxmem.model.feeds_file import read_feed_shapes
+from onnxmem.units import format_count
 
 OpenShape = tuple[int | str, ...]
 """A shape in which a letter stands for the size."""
@@ -118,7 +119,8 @@ def feeds_for(signature: Signature, arrays: Mapping[str, Array]) -> dict[str, Ar
     """The same arrays under another model's names: by name where they agree, else in their order."""
     names = [value.name for value in signature.inputs]
     if len(names) != len(arrays):
-        raise UsageError(f"it has {len(names)} inputs ({', '.join(names)}), and {len(arrays)} are fed")
+        inputs, are = format_count(len(names), "input"), "is" if len(arrays) == 1 else "are"
+        raise UsageError(f"it has {inputs} ({', '.join(names)}), and {len(arrays)} {are} fed")
     known = set(names) == set(arrays)
     fed = {name: arrays[name] for name in names} if known else dict(zip(names, arrays.values(), strict=True))
     bind(signature.shapes, shapes={n: a.shape for n, a in fed.items() if signature.shapes[n] is not None})

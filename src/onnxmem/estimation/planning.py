@@ -25,7 +25,7 @@ from onnxmem.schedule.joint import plan_jointly
 from onnxmem.schedule.scheduled import ALIGNMENT, Question, Scheduled, schedule
 from onnxmem.schedule.storages import Rules
 from onnxmem.schedule.timeline import Step
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_percent
 
 _EFFORT = 0.3
 """The part of the time limit that the strategy takes on an ordinary processor."""
@@ -105,7 +105,7 @@ class Planning(Rated, OnModel):
         )
 
     def __repr__(self) -> str:
-        how = "optimal" if self.optimal else f"{self.gap:.1%} above the bound"
+        how = "optimal" if self.optimal else f"{format_percent(self.gap)} above the bound"
         return f"<Planning of {self.title}: {self.buffers} buffers in {format_bytes(self.peak_bytes)}, {how}>"
 
     @classmethod

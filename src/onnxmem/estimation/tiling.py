@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxmem.deadline import Deadline
 from onnxmem.documents import Record
-from onnxmem.errors import UsageError
+from onnxmem.errors import ModelError, UsageError
 from onnxmem.model.graph import Graph, Node, Tensor
 from onnxmem.model.model import Model
 from onnxmem.rewriting.budgets import LADDER, within
@@ -51,10 +51,20 @@ class TilingFacts(Record):
     extra_work: float
     """As a part of what the model computes."""
     parts: tuple[TileRow, ...]
+    note: str = ""
+    """Why there can be no parts, where that is."""
 
     def derived(self) -> Mapping[str, Any]:
         """How much is left of what it was."""
         return {"ratio": self.after_bytes / self.before_bytes if self.before_bytes else 1.0}
+
+    @classmethod
+    def impossible(cls, untiled: Scheduled, why: str) -> TilingFacts:
+        """What is left where nothing can be computed in pieces."""
+        alive, nodes = untiled.problem.lower_bound, len(untiled.graph.nodes)
+        return cls(
+            before_bytes=alive, after_bytes=alive, nodes_before=nodes, nodes=nodes, extra_work=0.0, parts=(), note=why
+        )
 
     @classmethod
     def of(cls, found: Rewriting, before: int, after: int) -> TilingFacts:
@@ -106,10 +116,17 @@ def tile_schedule(
     """The model laid out in time with parts of it computed in pieces, and what that gives.
 
     It is the graph that ONNX Runtime makes for just these sizes: a tiled graph is for no others. With a `capacity` in
-    bytes the least is done that meets it, if anything does.
+    bytes the least is done that meets it, if anything does. There may be no such graph although the model runs: with
+    the sizes fixed, ONNX Runtime may refuse a branch that is not taken. Then nothing is computed in pieces.
     """
     check_runnable(question, "tiles")
-    untiled = schedule(model, replace(question, view="optimized", fix_dims=True), deadline)
+    try:
+        untiled = schedule(model, replace(question, view="optimized", fix_dims=True), deadline)
+    except ModelError as error:
+        if question.fix_dims:
+            raise
+        untiled = schedule(model, replace(question, view="optimized"), deadline)
+        return untiled, TilingFacts.impossible(untiled, f"there is no graph for these sizes alone: {error}")
     fixed = {name: shape for name, tensor in untiled.graph.tensors.items() if (shape := _numbers(tensor)) is not None}
     proto = model.optimized("all", {name: fixed[name] for name in model.inputs if name in fixed})
     static = _in_order(from_graph(untiled.graph, proto), untiled)

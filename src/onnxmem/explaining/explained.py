@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
+from onnxmem.commands import path_word
 from onnxmem.errors import ModelError, OnnxmemError
 from onnxmem.explaining.attribution import (
     attribute,
@@ -142,9 +143,9 @@ class Explained:
     def command(self, verb: str, *more: str) -> str:
         """A command about the same model, fed in the same way."""
         scenario = self.scenario
-        words = [str(scenario.model)]
+        words = [path_word(scenario.model)]
         if is_package(scenario.model) and verb == "pack":
-            words = [open_package(scenario.model).manifest.source.path]
+            words = [path_word(open_package(scenario.model).manifest.source.path)]
         for name, shape in scenario.shapes.items():
             words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
         for name, number in scenario.dims.items():

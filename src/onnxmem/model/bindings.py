@@ -10,6 +10,7 @@ from onnx import ModelProto
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.model.dims import Dim, Expr, symbol, symbols_of
 from onnxmem.model.values import MOST_DIMENSIONS
+from onnxmem.units import format_count
 
 # What to assume where nothing is said: an image of 224 × 224, a text of 128 tokens, a second of speech.
 _IMAGE, _SEQUENCE, _SAMPLES = 224, 128, 16000
@@ -69,9 +70,10 @@ def bind(
         declared = inputs[name]
         if declared is None:
             raise UsageError(f"input '{name}' has no declared rank, so its shape cannot be set")
-        text = "x".join(map(str, declared))
         if len(shape) != len(declared):
-            raise UsageError(f"input '{name}' has {len(declared)} dimensions ({text}), but {len(shape)} were given")
+            text, was = "x".join(map(str, declared)) or "it is a scalar", "was" if len(shape) == 1 else "were"
+            rank = f"{format_count(len(declared), 'dimension')} ({text})"
+            raise UsageError(f"input '{name}' has {rank}, but {len(shape)} {was} given")
         for position, (number, dim) in enumerate(zip(shape, declared, strict=True)):
             if not isinstance(dim, Expr):
                 if dim != number:
@@ -110,9 +112,18 @@ def _default(name: str, dimension: str, position: int, rank: int) -> int:
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Read `x=1x3x640x640`. The last `=` separates, because input names may contain one; commas work too."""
     name, separator, dims = text.rpartition("=")
+    if is_nameless(text):
+        raise UsageError(
+            f"'{text}' does not say which input it is the shape of", hint=f"write it as input={text.strip()}"
+        )
     if not separator or not name or not re.fullmatch(r"(\d+([x×,]\d+)*)?", dims.strip()):
         raise UsageError(f"'{text}' is not a shape", hint="write it as input=1x3x640x640")
     return name, tuple(_number(dim) for dim in re.split(r"[x×,]", dims.strip()) if dim)
+
+
+def is_nameless(text: str) -> bool:
+    """Whether it is a shape without the name of an input; N stands for a size in it."""
+    return re.fullmatch(r"[\dN]+([x×,][\dN]+)*", text.strip()) is not None
 
 
 def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:

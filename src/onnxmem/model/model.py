@@ -215,7 +215,7 @@ def _below_zero(types: Mapping[str, TensorType]) -> str | None:
 
 
 def _impossible(why: str, shapes: Mapping[str, tuple[int, ...]]) -> ImpossibleShapes:
-    inputs = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items())
+    inputs = ", ".join(f"{name} {'×'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items())
     return ImpossibleShapes(
         f"the model cannot run with these inputs: {why}",
         hint=f"the inputs were {inputs}; give sizes that suit the model with --shape or --dim",

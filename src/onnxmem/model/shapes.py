@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -315,15 +315,21 @@ class _Inference:
         self, node: NodeProto, index: int, attributes: Mapping[str, Any], scope: Scope
     ) -> list[Partial]:
         graphs = list(subgraphs_of(node))
+        before, impossible = self.contradictions, list[list[str]]()
 
         def branch(graph: GraphProto, inputs: Mapping[str, TensorType]) -> Scope:
             inner = Scope(scope)
             for value in graph.input:
                 inner.types[value.name] = inputs.get(value.name) or self.from_proto(value.type)
+            self.contradictions = []
             self.infer_graph(graph, inner)
+            impossible.append(self.contradictions)
             return inner
 
         inner, found = infer_control_flow(node, graphs, attributes, scope, branch, self.unknown)
+        # A branch of If that cannot be may be the one that these inputs do not take.
+        certain = node.op_type != "If" or all(impossible)
+        self.contradictions = [*before, *chain.from_iterable(impossible)] if certain else before
         scope.children.update({(index, k): each for k, each in enumerate(inner)})
         return found
 

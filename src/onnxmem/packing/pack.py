@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from onnxmem.commands import path_word
 from onnxmem.deadline import Deadline
 from onnxmem.errors import ModelError, UsageError
 from onnxmem.estimation.tiling import checked_extra_work
@@ -168,7 +169,7 @@ def repack(
         raise UsageError(
             f"'{source}' is not the model that '{folder}' was made from any more",
             hint="if the new one is meant: "
-            + shlex.join(["onnxmem", "pack", str(source), "-o", str(folder), "--force"]),
+            + shlex.join(["onnxmem", "pack", path_word(source), "-o", str(folder), "--force"]),
         )
     if manifest.order is not None:
         order = order or manifest.order.asked

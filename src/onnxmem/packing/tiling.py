@@ -47,7 +47,7 @@ from onnxmem.session.packed_graphs import (
     TileSettings,
 )
 from onnxmem.session.planned.trace import Trace
-from onnxmem.units import format_apart, format_bytes, format_count
+from onnxmem.units import format_apart, format_bytes, format_count, format_percent
 
 _SEARCH_SECONDS, _PLAN_SECONDS = 30.0, 10.0
 _SHORTFALLS = 3
@@ -158,7 +158,7 @@ def _tile_one(job: TileJob, number: int, planned: Planned) -> Tiled:
         # A package is worth having without tiles, too.
         best, failure = None, f"its tiled graph does not run ({error})"
     if budget is not None:
-        raise _refusal(budget, best or untiled)
+        raise refusal(budget, best or untiled)
     note = failure or _why_not(best, planned.peak)
     if note:
         for file in (path, _plan_file(path)):
@@ -196,7 +196,7 @@ def remove(tiled: Tiled, folder: Path) -> None:
 
 def shapes_text(shapes: Mapping[str, tuple[int, ...]]) -> str:
     """Shapes of inputs in words."""
-    return ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items()) or "no inputs"
+    return ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()) or "no inputs"
 
 
 def _why_not(best: Tiled | None, untiled: int) -> str:
@@ -250,7 +250,7 @@ def _rewritings(job: TileJob, planned: Planned, path: Path) -> Iterator[Rewritin
 def _searched(job: TileJob, graph: StaticGraph, extra_work: float, goal: int | None) -> Rewriting:
     seconds = min(_SEARCH_SECONDS, job.deadline.left)
     within = f" within {format_bytes(goal)}" if goal is not None else ""
-    job.on_stage(f"searching tiles with up to {extra_work:.0%} more work{within}")
+    job.on_stage(f"searching tiles with up to {format_percent(extra_work)} more work{within}")
     return search(graph, extra_work=extra_work, budget=goal, time_limit=seconds)
 
 
@@ -313,11 +313,12 @@ def _tile_parts(rewriting: Rewriting, gave: int) -> list[ReducedPart]:
     return found
 
 
-def _refusal(budget: int, best: Tiled) -> BudgetExceeded:
+def refusal(budget: int, best: Tiled) -> BudgetExceeded:
+    """That a budget cannot be met: the least that was found, and what that would cost."""
     least, cost = min(best.free, best.reduced, key=lambda each: each.after_bytes), "which costs nothing"
     if best.graph is not None and least is best.reduced:
         nodes = sum(part.nodes for part in least.parts)
-        cost = f"which costs {best.graph.extra_work:.1%} more work and {format_count(nodes, 'more node')}"
+        cost = f"which costs {format_percent(best.graph.extra_work)} more work and {format_count(nodes, 'more node')}"
     wanted, possible = format_apart(budget, _needed(least))
     return BudgetExceeded(
         f"a run cannot be made to need {wanted} or less: the least that was found is {possible}, {cost}",

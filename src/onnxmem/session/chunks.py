@@ -99,7 +99,11 @@ class Chunks:
 
     def run(self, session: Session, output_names: Any, feeds: Any, run_options: Any) -> Any:
         """Run within the budget: at once if that is possible, in parts if not."""
-        names = list(output_names) if output_names else [each.name for each in session.get_outputs()]
+        every = [each.name for each in session.get_outputs()]
+        names = list(output_names) if output_names else every
+        # A single name is no list of its characters: ONNX Runtime says what is wrong with it.
+        if (output_names and isinstance(output_names, str | bytes | Mapping)) or not all(n in every for n in names):
+            return session.run_whole(output_names, feeds, run_options)
         dims = self._dims(session, feeds)
         if isinstance(dims, Unknown) or not isinstance(self.batch, Batch):
             reason = dims.reason if isinstance(dims, Unknown) else "it has none"

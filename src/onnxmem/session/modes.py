@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from onnxmem.commands import path_word
 from onnxmem.errors import RuntimeUnsupported, UsageError
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def check_mode(name: str, model: Path) -> Mode:
         return mode
     raise UsageError(
         f"mode '{name}' needs {FORMS[mode.form]}, and '{model.name}' {problem}",
-        hint=f"make one: onnxmem pack {quote(str(model))} --mode {name} -o FOLDER",
+        hint=f"make one: onnxmem pack {quote(path_word(model))} --mode {name} -o FOLDER",
     )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from onnxmem.commands import path_word
 from onnxmem.documents import Record, stored
 from onnxmem.errors import ModelError, PlanError, RuntimeUnsupported, UsageError
 from onnxmem.session.argument import Argument
@@ -284,7 +285,8 @@ class Package:
     def check_here(self, onnxruntime: str, cpu: Cpu | None = None) -> None:
         """An error, if this ONNX Runtime or CPU is another than the one it was made for."""
         made = self.manifest
-        hint = f"make it again here: onnxmem pack {quote(made.source.path)} -o {quote(str(self.folder))} --repack"
+        source = quote(path_word(made.source.path))
+        hint = f"make it again here: onnxmem pack {source} -o {quote(str(self.folder))} --repack"
         if made.onnxruntime != onnxruntime:
             raise RuntimeUnsupported(
                 f"the package '{self.folder}' was made with ONNX Runtime {made.onnxruntime}, and this is {onnxruntime}",

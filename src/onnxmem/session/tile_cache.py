@@ -14,6 +14,7 @@ from shlex import quote
 
 import onnxruntime
 
+from onnxmem.commands import path_word
 from onnxmem.documents import Record
 from onnxmem.errors import ModelError, OnnxmemError, UsageError
 from onnxmem.folders import private_cache
@@ -38,7 +39,7 @@ def tiled_package(model: str | bytes | os.PathLike[str]) -> Path:
     if isinstance(model, bytes):
         raise UsageError("tile=True is for a model in a file, and this one is in bytes", hint="give its path")
     path = Path(model)
-    named = quote(str(path))
+    named = quote(path_word(path))
     if is_package(path):
         if open_package(path).manifest.tile is None:
             raise UsageError(

@@ -75,7 +75,7 @@ def test_what_can_be_known_before_measuring_is_an_error_at_once(tmp_path: Path) 
         compare([empty, good], on_progress=seen.append)
     assert str(unreadable.value).count("empty.onnx") == 1 and "is not an ONNX model" in str(unreadable.value)
     with pytest.raises(
-        UsageError, match=r"^'other.onnx' cannot be compared .*: it has 2 inputs .*, and 1 are fed"
+        UsageError, match=r"^'other.onnx' cannot be compared .*: it has 2 inputs .*, and 1 is fed"
     ) as two:
         compare([good, other], shapes={"image": (1, 3, 64, 64)}, on_progress=seen.append)
     assert two.value.hint == "all candidates have to take the same inputs" and not seen

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from onnxmem import zoo
-from onnxmem.errors import ImpossibleShapes, PlanError, UsageError
+from onnxmem.errors import ImpossibleShapes, ModelError, PlanError, UsageError
 from onnxmem.estimation.estimate import Estimate, compute_estimate, estimate
 from onnxmem.estimation.planning import Planning, Sharing, plan
 from onnxmem.estimation.tensors import write_tensors
@@ -18,6 +18,7 @@ from onnxmem.model.model import Model
 from onnxmem.placement.problem import Buffer, Problem
 from onnxmem.placement.table import write_problem
 from onnxmem.placement.validate import validate_plan
+from onnxmem.report.sections import section
 from onnxmem.schedule.scheduled import Question
 from tests.helpers import model_of
 
@@ -184,6 +185,53 @@ def test_shapes_that_contradict_the_model_are_refused_before_anything_is_called_
             ask(model, dims={"H": 65})
         assert caught.value.exit_code == 3
         assert "x 1×1×65×65" in caught.value.hint
+
+
+def two_rates(*others: str) -> Model:
+    """As a voice detector for two sample rates: what suits one branch does not suit the other."""
+    arms = {"then_branch": "Relu", "else_branch": "Squeeze"}
+    if others:
+        arms = dict(zip(arms, others, strict=True))
+    graphs = {}
+    for arm, operator in arms.items():
+        read = ["rows", "first"] if operator == "Squeeze" else ["rows"]
+        inner = node(operator, read, [arm], name=arm)
+        graphs[arm] = helper.make_graph([inner], arm, [], [helper.make_empty_tensor_value_info(arm)])
+    nodes = [
+        node("Sin", ["x"], ["rows"]),
+        node("If", ["which"], ["either"], **graphs),
+        node("ReduceSum", ["either"], ["y"], keepdims=0),
+    ]
+    which = helper.make_tensor_value_info("which", TensorProto.BOOL, [])
+    first = {"first": np.array([0])}
+    return Model.of(model_of(nodes, {"x": ("n", 16), "which": which}, ["y"], first, opset=17), "rates.onnx")
+
+
+def test_a_branch_that_these_inputs_cannot_take_is_no_reason_to_refuse_them() -> None:
+    for ask in (estimate, plan):
+        found = ask(two_rates(), shapes={"x": (64, 16)})
+        assert found.about is not None and found.about.inputs["x"].shape == (64, 16)
+        with pytest.raises(ImpossibleShapes, match="Squeeze 'then_branch' cannot take inputs of 64×16, 1") as caught:
+            ask(two_rates("Squeeze", "Squeeze"), shapes={"x": (64, 16)})
+        assert caught.value.hint.startswith("the inputs were x 64×16, which scalar; ")
+
+
+@pytest.mark.parametrize("capacity", [None, 2**20])
+def test_what_cannot_be_loaded_for_these_sizes_alone_is_not_tiled(capacity: int | None) -> None:
+    """ONNX Runtime refuses the other branch as soon as sizes are in the model; with free ones it does not see it."""
+    model, shapes = two_rates(), {"x": (64, 16)}
+    found = plan(model, shapes=shapes, tile=True, capacity=capacity)
+    assert found.peak_bytes == plan(model, shapes=shapes).peak_bytes and found.fits
+    for result in (found, estimate(model, shapes=shapes, tile=True, processes=False)):
+        tiling = result.tiling
+        assert tiling is not None and not tiling.parts and tiling.after_bytes == tiling.before_bytes > 0
+        assert "for these sizes alone: ONNX Runtime cannot load the model" in tiling.note
+        assert type(result).from_document(json.loads(json.dumps(result.document()))) == result
+        shown = section(result.document())
+        assert [fact.about for fact in shown.facts if "tiled" in fact.label] == ["as it is: it cannot be tiled"]
+        assert any(note.startswith("It cannot be tiled, as there is no graph for these sizes") for note in shown.notes)
+        with pytest.raises(ModelError, match="ONNX Runtime cannot load the model"):
+            plan(model, shapes=shapes, tile=True, fix_dims=True)
 
 
 def test_inputs_that_are_too_small_are_refused_and_end_no_process() -> None:

@@ -45,6 +45,9 @@ def test_shapes_and_dims_together(model: Model) -> None:
         ({"dims": {"height": 4}}, "no free dimension 'height'", "batch, x_2, width, length"),
         ({"shapes": {"image": (1,)}}, "no input 'image'", "x, tokens, rankless"),
         ({"shapes": {"x": (1, 3, 4)}}, r"4 dimensions \(batchx3xx_2xwidth\), but 3 were given", ""),
+        ({"shapes": {"x": (1,)}}, r"4 dimensions \(batchx3xx_2xwidth\), but 1 was given$", ""),
+        ({"shapes": {"tokens": (1, 2, 3)}}, r"2 dimensions \(batchxlength\), but 3 were given$", ""),
+        ({"shapes": {"scalar": (1,)}}, r"'scalar' has 0 dimensions \(it is a scalar\), but 1 was given$", ""),
         ({"shapes": {"x": (1, 4, 4, 4)}}, "dimension 1 of input 'x' is fixed at 3, not 4", ""),
         ({"shapes": {"x": (1, 3, 4, 4), "tokens": (2, 9)}}, "'batch' is given as both 1 and 2", ""),
         ({"shapes": {"tokens": (2, 9)}, "dims": {"batch": 1}}, "'batch' is given as both 1 and 2", ""),
@@ -57,6 +60,15 @@ def test_what_does_not_fit_the_model(model: Model, given: dict[str, Any], messag
     with pytest.raises(UsageError, match=message) as caught:
         bind(model.inputs, **given)
     assert hint in caught.value.hint
+
+
+def test_a_shape_without_a_name_lacks_just_that() -> None:
+    with pytest.raises(UsageError, match="'1x3x320x320' does not say which input it is the shape of") as caught:
+        parse_shape("1x3x320x320")
+    assert caught.value.hint == "write it as input=1x3x320x320"
+    for text in ("1x", "x", "", "=1x3", "axb"):
+        with pytest.raises(UsageError, match="is not a shape"):
+            parse_shape(text)
 
 
 @pytest.mark.parametrize(

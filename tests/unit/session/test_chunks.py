@@ -233,6 +233,21 @@ def test_wrong_feeds_are_refused_as_ever() -> None:
         limited.run(["nothing"], fed)
 
 
+@pytest.mark.parametrize("names", ["y", "yy", b"y", {"y": None}, 5, ["y", 5], ["y", "z"], ("y", None)])
+def test_what_are_no_names_of_outputs_is_refused_as_by_a_session_without_a_budget(names: Any) -> None:
+    proto, fed = wide()
+    with pytest.raises(Exception, match=r".") as stock:
+        session(proto).run(names, fed)
+    limited = budgeted(proto, "1MiB")
+    for _ in range(2):
+        with pytest.raises(stock.type):
+            limited.run(names, fed)
+    assert not limited.memory.batches
+    lists: list[Any] = [("y",), {"y"}, iter(["y"]), np.array(["y"]), [], ""]
+    for right in lists:
+        assert same(limited.run(right, fed), session(proto).run(["y"], fed))
+
+
 def test_a_session_that_is_made_again_keeps_its_budget() -> None:
     proto, fed = wide()
     limited = budgeted(proto, "2MiB")

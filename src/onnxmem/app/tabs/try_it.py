@@ -38,7 +38,7 @@ def show(space: Workspace, choice: Choice, estimate: Job) -> None:
     if PYTORCH not in runners:
         st.caption(f"To see PyTorch beside them: {escape(missing_extra('torch', 'torch').hint)}")
     model = space.folder / "enhancer.onnx"
-    made = space.ask("zoo", "enhancer", "-o", str(model))
+    made = space.ask("zoo", "enhancer", "-o", str(model), "--force")
     task = _ask(space, runners, model, ready=made.ended and model.exists())
     if not finished(made, "try it model", "Building the network"):
         return

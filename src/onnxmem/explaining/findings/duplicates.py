@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from onnxmem.commands import path_word
 from onnxmem.explaining.explained import Explained
 from onnxmem.explaining.finding import Finding
 from onnxmem.units import format_bytes
@@ -22,5 +23,5 @@ def find(explained: Explained) -> Finding | None:
         f"'{first.names[0]}', {format_bytes(first.size)}.",
         advice="Merge equal initializers, as onnxsim does, or export the layers as shared",
         saving=wasted,
-        command=shlex.join(["onnxsim", str(explained.scenario.model), "merged.onnx"]),
+        command=shlex.join(["onnxsim", path_word(explained.scenario.model), "merged.onnx"]),
     )

@@ -13,7 +13,7 @@ from onnxmem.report.charts import theme
 from onnxmem.report.charts.canvas import Document, Row
 from onnxmem.report.charts.layout import Boxes, Frame, clumps, thickened
 from onnxmem.report.names import printable, shorten
-from onnxmem.units import format_bytes
+from onnxmem.units import format_bytes, format_count
 
 SINGLE = 2500  # where there are more buffers, the smallest of them are drawn together
 AT_PEAK = "live at the peak step"
@@ -84,7 +84,8 @@ def details_of(plan: Plan, placement: Sequence[Document] | None) -> Sequence[Doc
         placement = [{"name": b.id, "bytes": b.size, "lower": b.lower, "upper": b.upper, "offset": offset}
                      for b, offset in zip(plan.problem, offsets, strict=True)]  # fmt: skip
     if len(placement) != len(plan.problem):
-        raise UsageError(f"{len(placement)} rows were given for {len(plan.problem)} buffers")
+        given, were = format_count(len(placement), "row"), "was" if len(placement) == 1 else "were"
+        raise UsageError(f"{given} {were} given for {format_count(len(plan.problem), 'buffer')}")
     rows = list(placement)
     for before, after in plan.shared.tolist():
         rows[before] = {**rows[before], "under": rows[after]["name"], "until": rows[after]["lower"]}

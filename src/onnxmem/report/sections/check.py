@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from onnxmem.commands import path_word
 from onnxmem.report.cells import Document, day, name, number, percent, reasons, seconds, size, words
 from onnxmem.report.report import Action, Cell, Chart, Fact, Section, Table
 from onnxmem.report.sections.common import about_machine, figures, shapes_text
@@ -113,7 +114,7 @@ def _command(check: Document, verb: str, mode: str) -> str:
     given += [f"--dim={key}={value}" for key, value in (scenario.get("dims") or {}).items()]
     given += [f"--threads={scenario['threads']}"] if scenario.get("threads") else []
     given += [f"--inputs={scenario['inputs']}"] if scenario.get("inputs") else []
-    return words(shlex.join(["onnxmem", verb, scenario["model"], *given, "--mode", mode]), 400)
+    return words(shlex.join(["onnxmem", verb, path_word(scenario["model"]), *given, "--mode", mode]), 400)
 
 
 def _charts(wrong: Iterable[Document]) -> tuple[Chart, ...]:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
+from onnxmem.commands import path_word
 from onnxmem.report.cells import Document, name, percent, shape, words
 from onnxmem.report.report import Action, Cell, Table
 from onnxmem.units import format_count
@@ -40,7 +41,7 @@ def command(document: Document, verb: str, *more: str, kept: Sequence[str] = _KE
     same = [
         word for k, word in enumerate(given) if word.partition("=")[0] in kept or (k and given[k - 1] in kept)
     ]  # --dim n=2 or --dim=n=2
-    return words(shlex.join(["onnxmem", verb, model_path(document), *same, *more]), 400)
+    return words(shlex.join(["onnxmem", verb, path_word(model_path(document)), *same, *more]), 400)
 
 
 def model_path(document: Document) -> str:

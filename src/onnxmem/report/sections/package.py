@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePath
 
+from onnxmem.commands import path_word
 from onnxmem.report.cells import Document, known, name, number, sentence, size, words
 from onnxmem.report.report import Action, Cell, Fact, Section, Table
 from onnxmem.report.sections.common import model, session_line, shapes_text
@@ -28,7 +29,8 @@ def section(document: Document) -> Section:
     facts[:0] = _run_facts(document)
     path = words(document.get("folder") or "package", 400)
     load = Action("Load it", command=session_line(path))
-    share = Action("See what several processes take together", command=shlex.join(["onnxmem", "share", path]))
+    together = shlex.join(["onnxmem", "share", path_word(path)])
+    share = Action("See what several processes take together", command=together)
     return Section(
         f"Package {folder}{done}",
         f"{known(document, 'bytes')} in mode {mode.name}: {mode.about}. Its outputs are {outputs}.",
@@ -109,12 +111,13 @@ def conversion_section(document: Document) -> Section:
     """`onnxmem.convert/1`."""
     files = document["files"]
     first = words(files[0]["path"], 200) if files else "nothing"
+    measure = Action("Measure what it takes", command=shlex.join(["onnxmem", "measure", path_word(first)]))
     total = size({"bytes": sum(file["bytes"] for file in files)}, "bytes")
     return Section(
         f"{model(document)}, converted",
         f"{first} holds the model as {words(document['to'], 20)}: {total.text}.",
         facts=(Fact("written", total, ", ".join(words(PurePath(file["path"]).name, 60) for file in files)),),
-        actions=(Action("Measure what it takes", command=shlex.join(["onnxmem", "measure", first])),) if files else (),
+        actions=(measure,) if files else (),
         tables=(Table("Files", ("file", "size"), tuple((name(f["path"], 200), size(f, "bytes")) for f in files)),),
     )
 
@@ -124,7 +127,7 @@ def zoo_section(document: Document) -> Section:
     if "models" not in document:
         path = words(document["path"], 200)
         summary = f"{path} holds {words(document['model'], 40)} with random weights: {known(document, 'bytes')}."
-        estimate = Action("Estimate what it takes", command=shlex.join(["onnxmem", "estimate", path]))
+        estimate = Action("Estimate what it takes", command=shlex.join(["onnxmem", "estimate", path_word(path)]))
         return Section(f"{model(document)}, from the zoo", summary, actions=(estimate,))
     rows = tuple((Cell(words(each["name"], 40)), Cell(words(each["about"], 120))) for each in document["models"])
     return Section(

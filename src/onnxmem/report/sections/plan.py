@@ -37,6 +37,7 @@ from onnxmem.report.sections.tiling import (
     budget_tables,
     tiling_actions,
     tiling_facts,
+    tiling_notes,
     tiling_tables,
 )
 from onnxmem.units import format_bytes, format_count, format_percent, format_times
@@ -159,7 +160,7 @@ def _estimate_notes(document: Document) -> list[str]:
         notes.append(f"The peak for any size is the largest of {pieces}; --json has them.")
     if document.get("formula_note"):
         notes.append(sentence(document["formula_note"]))
-    notes += budget_notes(document)
+    notes += tiling_notes(document) + budget_notes(document)
     if document["activations"].get("placement_note"):
         notes.append(sentence(document["activations"]["placement_note"]))
     if wasted := number(document["weights"], "duplicate_bytes"):
@@ -252,7 +253,7 @@ def _unknown(document: Document) -> Sequence[Document]:
 
 
 def _plan_notes(document: Document) -> list[str]:
-    notes = about_inputs(document) + about_graph(document)
+    notes = about_inputs(document) + about_graph(document) + tiling_notes(document)
     notes.append(f"Offsets are multiples of {format_count(document['alignment'], 'byte')}.")
     if (number(document, "proven_bound_bytes") or 0) > (number(document, "lower_bound_bytes") or 0):
         notes.append(f"A search proved that no plan takes less than {known(document, 'proven_bound_bytes')}.")

@@ -15,12 +15,20 @@ def tiling_facts(document: Document) -> list[Fact]:
     tiling = document.get("tiling")
     if not tiling:
         return []
+    if tiling.get("note"):
+        return [Fact("alive at once, tiled", size(tiling, "after_bytes"), "as it is: it cannot be tiled")]
     if not tiling["parts"]:
         return [Fact("alive at once, tiled", size(tiling, "after_bytes"), "no part takes less in pieces")]
     before, ratio = known(tiling, "before_bytes"), format_times(tiling["ratio"])
     nodes = f"{tiling['nodes_before']:,} → {tiling['nodes']:,} nodes"
     work = f"{format_percent(tiling['extra_work'])} more work"
     return [Fact("alive at once, tiled", size(tiling, "after_bytes"), f"{ratio} of {before}; {nodes}, {work}")]
+
+
+def tiling_notes(document: Document) -> list[str]:
+    """Why it cannot be computed in pieces."""
+    note = (document.get("tiling") or {}).get("note")
+    return [f"It cannot be tiled, as {words(note, 400).rstrip('.')}."] if note else []
 
 
 def tiling_actions(document: Document) -> list[Action]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePath
 
+from onnxmem.commands import path_word
 from onnxmem.report.cells import Document, known, size, words
 from onnxmem.report.report import Action, Fact, Section
 from onnxmem.report.sections.common import about_inputs, command, model, typed
@@ -48,7 +49,7 @@ def _table(document: Document) -> str:
 
 def _elsewhere(document: Document, on: list[str]) -> Action:
     if table := _table(document):
-        return Action("Plan the buffers that were saved", command=shlex.join(["onnxmem", "plan", table]))
+        return Action("Plan the buffers that were saved", command=shlex.join(["onnxmem", "plan", path_word(table)]))
     return Action(
         "Save the buffers, to plan them elsewhere", command=command(document, "trace", *on, "-o", "trace.csv")
     )

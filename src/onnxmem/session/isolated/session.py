@@ -218,6 +218,8 @@ class IsolatedSession:
 
     def _names(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[str]:
         """The outputs to fetch, once all names are known to be right: wrong ones need no journey."""
+        if output_names and isinstance(output_names, str | bytes | Mapping):
+            raise TypeError(f"the names of outputs are a list, and {output_names!r} is none")
         about, output_names = self._about, list(output_names or ())  # it may come from a generator
         outputs = [name for name, _, _ in about.outputs]
         known = [name for name, _, _ in (*about.inputs, *about.overridable)]

@@ -158,7 +158,7 @@ def test_the_capacity_is_a_line(planned: Callable[..., Plan]) -> None:
 
 
 def test_wrong_counts_are_refused(unet: Plan) -> None:
-    with pytest.raises(UsageError, match="1 rows were given for 25 buffers"):
+    with pytest.raises(UsageError, match="1 row was given for 25 buffers"):
         memory_map(unet, placement=[CONV])
 
 
