@@ -86,7 +86,7 @@ def test_a_click_tells_all_about_a_tensor_and_lights_up_its_relatives(page: Any)
     rectangle.click(force=True)
     panel = page.locator(".st-key-map-tensor")
     panel.wait_for(timeout=WAIT)
-    assert panel.get_by_role("heading", name=name).is_visible()
+    panel.get_by_role("heading", name=name).wait_for(timeout=WAIT)  # drawn after the panel
     panel.get_by_text("Read by").first.wait_for(timeout=WAIT)
     settled(page)
     told = panel.inner_text()
