@@ -64,7 +64,7 @@ class Dashboard:
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(self.url)
-        page.get_by_role("tab", name="Overview").wait_for(timeout=WAIT)
+        page.get_by_role("tab", name="Overview").first.wait_for(timeout=WAIT)
         if tab:
             page.get_by_role("tab", name=tab).click()
         try:

@@ -41,7 +41,7 @@ def metric(page: Any, label: str) -> str:
 
 
 def estimated(page: Any) -> None:
-    page.get_by_text("Do this next").wait_for(timeout=WAIT)
+    page.get_by_text("Do this next").first.wait_for(timeout=WAIT)
 
 
 def test_the_first_page_answers_and_goes_on_after_mistakes(app: Dashboard) -> None:
@@ -52,10 +52,10 @@ def test_the_first_page_answers_and_goes_on_after_mistakes(app: Dashboard) -> No
         page.locator("code", has_text="onnxmem measure").first.wait_for(timeout=WAIT)
         page.get_by_role("textbox", name="Budget").fill("10MiB")
         page.keyboard.press("Enter")
-        page.get_by_text("does not fit").wait_for(timeout=WAIT)
+        page.get_by_text("does not fit").first.wait_for(timeout=WAIT)
         page.get_by_role("textbox", name="Budget").fill("lots")
         page.keyboard.press("Enter")
-        page.get_by_text("'lots' is not a size").wait_for(timeout=WAIT)
+        page.get_by_text("'lots' is not a size").first.wait_for(timeout=WAIT)
         page.get_by_role("textbox", name="Budget").fill("")
         page.keyboard.press("Enter")
         # A slider asks again, at another size.
@@ -93,11 +93,11 @@ def test_uploads_are_checked_kept_and_gone_with_the_tab(app: Dashboard, tmp_path
     with app.tab() as page:
         estimated(page)
         upload(page, bad)
-        page.get_by_text("'bad.onnx' is not an ONNX model").wait_for(timeout=WAIT)
+        page.get_by_text("'bad.onnx' is not an ONNX model").first.wait_for(timeout=WAIT)
         upload(page, outside)
-        page.get_by_text("keeps weights in other files").wait_for(timeout=WAIT)
+        page.get_by_text("keeps weights in other files").first.wait_for(timeout=WAIT)
         upload(page, good)
-        page.get_by_role("heading", name="mine _b_.onnx").wait_for(timeout=WAIT)
+        page.get_by_role("heading", name="mine _b_.onnx").first.wait_for(timeout=WAIT)
         (kept,) = Path(tempfile.gettempdir()).glob("onnxmem.tmp-*/upload-*/mine _b_.onnx")
         assert kept.parents[1].stat().st_mode & 0o777 == 0o700
     eventually(lambda: not kept.parents[1].exists(), WAIT / 1000)
@@ -114,10 +114,10 @@ def measure(page: Any, runs: int) -> None:
 def test_cancel_ends_the_work_and_then_it_measures(app: Dashboard) -> None:
     with app.tab("Measure") as page:
         measure(page, runs=1000)
-        page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
+        page.get_by_role("button", name="Cancel").first.wait_for(timeout=WAIT)
         eventually(lambda: any("measure" in " ".join(child.cmdline()) for child in _alive(app)))
         page.get_by_role("button", name="Cancel").click()
-        page.get_by_text("Cancelled: nothing is left running").wait_for(timeout=WAIT)
+        page.get_by_text("Cancelled: nothing is left running").first.wait_for(timeout=WAIT)
         eventually(lambda: not _alive(app), 30)
         # And then it measures: both modes, on one scale.
         measure(page, runs=2)
@@ -139,18 +139,18 @@ def _alive(app: Dashboard) -> list[psutil.Process]:
 def test_two_tabs_do_not_disturb_each_other_and_a_closed_one_ends_its_work(app: Dashboard) -> None:
     with app.tab() as other:
         choose(other, "b.onnx")
-        other.get_by_role("heading", name="b.onnx").wait_for(timeout=WAIT)
+        other.get_by_role("heading", name="b.onnx").first.wait_for(timeout=WAIT)
         estimated(other)
         with app.tab("Measure") as page:
-            page.get_by_role("heading", name="a.onnx").wait_for(timeout=WAIT)
+            page.get_by_role("heading", name="a.onnx").first.wait_for(timeout=WAIT)
             measure(page, runs=1000)
-            page.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
+            page.get_by_role("button", name="Cancel").first.wait_for(timeout=WAIT)
             eventually(lambda: _alive(app))
         eventually(lambda: not _alive(app), 30)
         # The other tab has its own model and budget, and lives.
         other.get_by_role("textbox", name="Budget").fill("8GiB")
         other.keyboard.press("Enter")
-        other.get_by_text("fits", exact=True).wait_for(timeout=WAIT)
+        other.get_by_text("fits", exact=True).first.wait_for(timeout=WAIT)
 
 
 def test_whoever_has_no_token_or_another_name_sees_nothing(browser: Any) -> None:
@@ -163,7 +163,7 @@ def test_whoever_has_no_token_or_another_name_sees_nothing(browser: Any) -> None
         assert answer.status == 403 and "token" in page.inner_text("body")
         token = running.url.split("token=")[1]
         page.goto(f"http://127.0.0.1:{port}/?token={token}")
-        page.get_by_role("tab", name="Overview").wait_for(timeout=WAIT)
+        page.get_by_role("tab", name="Overview").first.wait_for(timeout=WAIT)
         assert "token" not in page.url
         context.close()
 

@@ -24,6 +24,7 @@ def opened(app: Dashboard) -> Any:
 @pytest.fixture
 def page(opened: Any) -> Any:
     """The same page for all, and for each as if nothing had been done in it."""
+    settled(opened)  # while it draws itself anew, what was there may be there, too
     old = opened.locator(MAP).get_attribute("class")
     opened.get_by_role("button", name="Show all").click()
     opened.wait_for_function("""([map, old, rectangle]) => {
@@ -31,7 +32,7 @@ def page(opened: Any) -> Any:
         return document.querySelector(map)?.getAttribute('class') !== old && drawn.length
           && drawn.every(e => Number(e.getAttribute('opacity') ?? 1) === 1);
     }""", arg=[MAP, old, RECTANGLE], timeout=WAIT)  # fmt: skip
-    opened.get_by_text("Click a tensor to see").wait_for(timeout=WAIT)
+    opened.get_by_text("Click a tensor to see").first.wait_for(timeout=WAIT)
     settled(opened)
     return opened
 
@@ -70,10 +71,10 @@ def test_marking_the_curve_zooms_the_map_and_the_table(page: Any) -> None:
     page.mouse.down()
     page.mouse.move(left + 0.45 * width, middle, steps=5)
     page.mouse.up()
-    page.locator("strong", has_text="from step").wait_for(timeout=WAIT)
+    page.locator("strong", has_text="from step").first.wait_for(timeout=WAIT)
     assert max(widths(page)) > 2 * max(before)
     page.get_by_role("button", name="Show all").click()
-    page.locator("strong", has_text=whole).wait_for(timeout=WAIT)
+    page.locator("strong", has_text=whole).first.wait_for(timeout=WAIT)
     page.wait_for_function("([selector, width]) => document.querySelector(selector)?.getBBox().width <= width",
                            arg=[RECTANGLE, max(before) + 1], timeout=WAIT)  # fmt: skip
 
@@ -85,8 +86,7 @@ def test_a_click_tells_all_about_a_tensor_and_lights_up_its_relatives(page: Any)
     name = rectangle.get_attribute("aria-label")
     rectangle.click(force=True)
     panel = page.locator(".st-key-map-tensor")
-    panel.wait_for(timeout=WAIT)
-    panel.get_by_role("heading", name=name).wait_for(timeout=WAIT)  # drawn after the panel
+    panel.get_by_role("heading", name=name).first.wait_for(timeout=WAIT)
     panel.get_by_text("Read by").first.wait_for(timeout=WAIT)
     settled(page)
     told = panel.inner_text()
@@ -98,7 +98,7 @@ def test_a_click_tells_all_about_a_tensor_and_lights_up_its_relatives(page: Any)
     other = panel.get_by_role("radio").or_(panel.locator('[data-testid="stPills"] button')).first
     label = other.inner_text().split(" · ")[0]
     other.click()
-    panel.get_by_role("heading", name=label).wait_for(timeout=WAIT)
+    panel.get_by_role("heading", name=label).first.wait_for(timeout=WAIT)
 
 
 def test_what_is_typed_shades_the_rest_at_once(page: Any) -> None:
@@ -108,11 +108,11 @@ def test_what_is_typed_shades_the_rest_at_once(page: Any) -> None:
         e => Number(e.getAttribute('opacity') ?? 1) < 0.5)""", arg=RECTANGLE, timeout=WAIT)  # fmt: skip
     lit = {tensor for tensor, opacity in opacities(page).items() if opacity > SHADED}
     assert wanted in lit and len(lit) < len(opacities(page))
-    page.get_by_text(" found").wait_for(timeout=WAIT)
+    page.get_by_text(" found").first.wait_for(timeout=WAIT)
 
 
 def test_the_peak_is_a_button_away(page: Any) -> None:
     page.get_by_role("button", name="Jump to peak").click()
-    page.locator("strong", has_text="from step").wait_for(timeout=WAIT)
+    page.locator("strong", has_text="from step").first.wait_for(timeout=WAIT)
     settled(page)  # until then the map as it was may be there, too
     assert page.locator(".st-key-map-frame text", has_text="peak at step").count() == 1

@@ -66,33 +66,33 @@ def chart(page: Any, key: str) -> Any:
 def test_release_step_by_step_and_live(app: Dashboard, page: Any) -> None:
     tab = panel(page, "Release")
     press(tab, "Load")
-    tab.get_by_text("loaded", exact=True).wait_for(timeout=WAIT)
+    tab.get_by_text("loaded", exact=True).first.wait_for(timeout=WAIT)
     chart(page, "live").wait_for(timeout=WAIT)
     press(tab, "Run")
     page.wait_for_function("() => document.body.innerText.includes('run 1') || "
                            "[...document.querySelectorAll('[aria-label]')].some(e => "
                            "e.getAttribute('aria-label').includes('run 1'))", timeout=WAIT)  # fmt: skip
     press(tab, "Unload")
-    tab.get_by_text("unloaded", exact=True).wait_for(timeout=WAIT)
+    tab.get_by_text("unloaded", exact=True).first.wait_for(timeout=WAIT)
     page.wait_for_function("() => document.body.innerText.includes('0 B')", timeout=WAIT)
     assert "MiB" in figure(tab, "At most so far")
     assert not [child for child in app.children() if "isolated" in " ".join(child.cmdline())]
     press(tab, "Release step by step")
-    tab.get_by_text("What each step gave back").wait_for(timeout=WAIT)
+    tab.get_by_text("What each step gave back").first.wait_for(timeout=WAIT)
     assert figure(tab, "came back").endswith("%")
 
 
 def test_workers_predicted_and_measured(page: Any) -> None:
     tab = panel(page, "Workers")
-    tab.get_by_text("by prediction").wait_for(timeout=WAIT)
+    tab.get_by_text("by prediction").first.wait_for(timeout=WAIT)
     chart(page, "predicted-workers").wait_for(timeout=WAIT)
     # One group of one worker, in two modes: what it is about is quick.
     for name in ("Workers at once", "Workers at once", "Modes"):
         tab.get_by_role("combobox", name=name).press("Backspace")
     settled(page)
     press(tab, "Measure workers")
-    tab.get_by_role("button", name="Cancel").wait_for(timeout=WAIT)
-    tab.get_by_text("Memory of 1 worker").wait_for(timeout=2 * WAIT)
+    tab.get_by_role("button", name="Cancel").first.wait_for(timeout=WAIT)
+    tab.get_by_text("Memory of 1 worker").first.wait_for(timeout=2 * WAIT)
     assert "MiB" in figure(tab, "together, stock")
 
 
@@ -101,28 +101,28 @@ def test_compare_modes_and_say_that_the_answers_are_the_same(page: Any) -> None:
     tab.get_by_role("spinbutton", name="Processes for each candidate").fill("1")
     settled(page)
     press(tab, "Compare")
-    tab.get_by_text("The answers are ").wait_for(timeout=2 * WAIT)
-    tab.get_by_text("All figures, medians").wait_for(timeout=WAIT)
+    tab.get_by_text("The answers are ").first.wait_for(timeout=2 * WAIT)
+    tab.get_by_text("All figures, medians").first.wait_for(timeout=WAIT)
 
 
 def test_a_picture_before_and_after(page: Any, tmp_path: Path) -> None:
     Image.new("RGB", (200, 120), (40, 90, 160)).save(tmp_path / "mine.png")
     (tmp_path / "bad.png").write_bytes(b"no picture")
     tab = panel(page, "Try it")
-    tab.get_by_role("button", name="Enhance", disabled=False).wait_for(timeout=WAIT)
+    tab.get_by_role("button", name="Enhance", disabled=False).first.wait_for(timeout=WAIT)
     tab.get_by_text("Upload a picture").click(timeout=WAIT)
-    tab.get_by_text("A PNG or JPEG of at most").wait_for(timeout=WAIT)
+    tab.get_by_text("A PNG or JPEG of at most").first.wait_for(timeout=WAIT)
     field = tab.get_by_test_id("stFileUploader").filter(has_text="PNG or JPEG").locator("input[type=file]")
     field.set_input_files(tmp_path / "bad.png", timeout=WAIT)
     chosen(page, "Picture", "bad.png")
     press(tab, "Enhance")
-    tab.get_by_text("is not a PNG or JPEG picture").wait_for(timeout=WAIT)
+    tab.get_by_text("is not a PNG or JPEG picture").first.wait_for(timeout=WAIT)
     field.set_input_files(tmp_path / "mine.png", timeout=WAIT)
     chosen(page, "Picture", "mine.png")
     press(tab, "Enhance")
-    tab.get_by_text("After, planned").wait_for(timeout=WAIT)
+    tab.get_by_text("After, planned").first.wait_for(timeout=WAIT)
     assert tab.get_by_test_id("stImage").locator("img").count() >= 3
-    tab.get_by_text("The answers are ").wait_for(timeout=2 * WAIT)
+    tab.get_by_text("The answers are ").first.wait_for(timeout=2 * WAIT)
     assert "MiB" in figure(tab, "Peak memory, stock") and "s" in figure(tab, "Time of a run, planned")
 
 
@@ -140,7 +140,7 @@ def test_a_slider_moves_the_figures_and_a_budget_says_how_large(page: Any) -> No
     }""", arg=before, timeout=WAIT)  # fmt: skip
     page.get_by_role("textbox", name="Budget").fill("300MiB")
     page.keyboard.press("Enter")
-    tab.get_by_role("heading", name="Largest batch that fits into 300.0 MiB").wait_for(timeout=WAIT)
+    tab.get_by_role("heading", name="Largest batch that fits into 300.0 MiB").first.wait_for(timeout=WAIT)
     tab.locator("text", has_text="budget 300.0 MiB").first.wait_for(timeout=WAIT)
 
 
@@ -151,10 +151,10 @@ def test_earlier_results_side_by_side_and_as_a_page(browser: Any, tmp_path: Path
     # A small model of its own: it would be a large one of the zoo.
     onnx.save(zoo.build("matmul", layers=2, width=16), tmp_path / "model.onnx")
     with dashboard(browser, str(tmp_path)) as app, app.tab("History") as page:
-        page.get_by_text("Peak memory: 80.0 MiB planned, 120.0 MiB stock").wait_for(timeout=WAIT)
+        page.get_by_text("Peak memory: 80.0 MiB planned, 120.0 MiB stock").first.wait_for(timeout=WAIT)
         settled(page)  # the page draws itself anew with the estimate, and a button that is just replaced is not clicked
         press(page, "Make the HTML report")
-        page.get_by_role("button", name="Download HTML").wait_for(timeout=WAIT)
+        page.get_by_role("button", name="Download HTML").first.wait_for(timeout=WAIT)
         settled(page)
         with page.expect_download() as waiting:
             press(page, "Download HTML")
