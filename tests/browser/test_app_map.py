@@ -34,6 +34,7 @@ def page(opened: Any) -> Any:
     }""", arg=[MAP, old, RECTANGLE], timeout=WAIT)  # fmt: skip
     opened.get_by_text("Click a tensor to see").first.wait_for(timeout=WAIT)
     settled(opened)
+    assert opened.get_by_text("Click a tensor to see").count() == 1
     return opened
 
 
