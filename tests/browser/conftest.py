@@ -30,11 +30,16 @@ def browser() -> Iterator[Any]:
 
 
 def settled(page: Any) -> None:
-    """The server has drawn all it was asked for, and the page has not moved for a moment: what is there stays."""
+    """The server has drawn all it was asked for, and the page has not moved for a moment: what is there stays.
+
+    What is about to be replaced is pale, and becomes so bit by bit.
+    """
+    page.evaluate("window.lastShape = null")  # from now on, not since it was asked last
     page.wait_for_function("""() => {
         const idle = document.querySelector('[data-test-script-state="notRunning"]');
         const shape = document.documentElement.scrollHeight + ':' + document.querySelectorAll('*').length;
-        const moved = !idle || window.lastShape !== shape;
+        const fades = document.getAnimations().some(each => each instanceof CSSTransition);
+        const moved = !idle || fades || window.lastShape !== shape;
         window.lastShape = shape;
         window.lastMoved = moved ? performance.now() : window.lastMoved;
         return performance.now() - window.lastMoved > 600;

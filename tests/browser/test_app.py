@@ -190,7 +190,7 @@ def test_everybody_can_read_and_use_it(app: Dashboard, scheme: str) -> None:
         for tab in tabs if scheme == "light" else tabs[:4:3]:
             tab.click()
             page.get_by_role("tabpanel").first.wait_for(timeout=WAIT)
-            page.wait_for_timeout(700)
+            settled(page)
             for violation in axe.run(page).response["violations"]:
                 # Vega draws the brush as a symbol, and leaves no way to name it.
                 nodes = [node["html"][:200] for node in violation["nodes"] if "marked_brush" not in node["html"]]
