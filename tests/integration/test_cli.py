@@ -167,7 +167,9 @@ def test_the_command_runs_as_a_program(unet: Path) -> None:
 def test_a_reader_that_goes_away_is_no_error(unet: Path) -> None:
     command = f"{sys.executable} -m onnxmem estimate {unet} | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    # After two seconds it says what it is at.
+    said = [line for line in done.stderr.splitlines() if not line.endswith(" …")]
+    assert (done.returncode, said) == (0, [])
 
 
 # The command itself

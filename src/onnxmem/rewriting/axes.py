@@ -13,6 +13,7 @@ from onnxmem.model.blocks import BLOCKED_DOMAIN
 from onnxmem.rewriting.local import Local
 from onnxmem.rewriting.rules import local
 from onnxmem.rewriting.static import StaticGraph, StaticNode
+from onnxmem.rewriting.windows import is_misjudged
 
 _SAYING = frozenset({"Conv", "FusedConv", "MaxPool", "AveragePool", "ConvTranspose", "Resize", "Upsample"})
 _ROUNDS = 8
@@ -57,11 +58,28 @@ def follow(graph: StaticGraph, seed: int) -> Axes:
                 note(name, axis)
         if of == before:
             break
+    doubted = misjudged(graph)
     kept = (
-        each if all(of.get(name) == axis for name, axis in _named(node, each, graph.weights)) else None
+        each
+        if doubted.isdisjoint(node.outputs)
+        and all(of.get(name) == axis for name, axis in _named(node, each, graph.weights))
+        else None
         for node, each in zip(graph.nodes, found, strict=True)
     )
     return Axes(seed, of, tuple(kept))
+
+
+def misjudged(graph: StaticGraph) -> frozenset[str]:
+    """Tensors of which ONNX Runtime believes another size than its kernels make, and all that is made of them.
+
+    It only warns when a run shows that, but parts of such a tensor, some of them with sizes that are written down, it
+    refuses to put together.
+    """
+    found: set[str] = set()
+    for node in graph.nodes:
+        if not found.isdisjoint(node.reads) or is_misjudged(node, graph):
+            found.update(filter(None, node.outputs))
+    return frozenset(found)
 
 
 def _named(node: StaticNode, found: Local | None, weights: Collection[str]) -> Iterator[tuple[str, int]]:

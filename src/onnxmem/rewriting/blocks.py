@@ -13,7 +13,7 @@ from functools import cache
 from math import prod
 
 from onnxmem.model.dims import Dim, symbol
-from onnxmem.rewriting.axes import Axes
+from onnxmem.rewriting.axes import Axes, misjudged
 from onnxmem.rewriting.axis_rules import follow
 from onnxmem.rewriting.batch import ROWS
 from onnxmem.rewriting.exactness import Condition, Sizes, condition
@@ -81,6 +81,7 @@ class Follower:
 
     def __init__(self, graph: StaticGraph) -> None:
         self.graph = graph
+        self._misjudged = misjudged(graph)
         self.flow = cache(self._flow)
         self._local, self._condition = cache(self._find_local), cache(self._find_condition)
         self._parts: dict[tuple[object, ...], Grown | None] = {}
@@ -108,6 +109,8 @@ class Follower:
         if node.captured or node.origin != node.first_output or not graph.blocked.isdisjoint(names):
             return None
         if any(graph.shape(name) is None for name in names if name) or not all(node.outputs):
+            return None
+        if not self._misjudged.isdisjoint(node.outputs):
             return None
         return Operator(
             op_type=node.op_type,

@@ -117,6 +117,30 @@ def _window(
     return window if reaches and min(pads) >= 0 else None
 
 
+def is_misjudged(node: StaticNode, graph: StaticGraph) -> bool:
+    """Whether a pool makes another size than ONNX says and ONNX Runtime infers.
+
+    Its kernels drop a last window that would begin in the padding behind, and pad dilated ones in a way of their own.
+    """
+    kernel = node.attribute("kernel_shape", None)
+    if node.op_type not in ("MaxPool", "AveragePool", "LpPool") or not kernel:
+        return False
+    image, made = graph.shape(node.inputs[0]), graph.shape(node.outputs[0])
+    if image is None or made is None:
+        return False
+    rank, auto_pad = len(kernel), node.attribute("auto_pad", "NOTSET")
+    pads = [0] * (2 * rank) if auto_pad == "VALID" else node.attribute("pads", [0] * (2 * rank))
+    strides, dilations = (node.attribute(name, [1] * rank) for name in ("strides", "dilations"))
+    for each, (extent, rows) in enumerate(zip(image[-rank:], made[-rank:], strict=True)):
+        room = extent + pads[each] + pads[each + rank] - (kernel[each] - 1) * dilations[each] - 1
+        said = (-(-room // strides[each]) if node.attribute("ceil_mode", 0) else room // strides[each]) + 1
+        if auto_pad.startswith("SAME"):
+            said = -(-extent // strides[each])
+        if said != rows:
+            return True
+    return False
+
+
 def _averages(node: StaticNode, kernel: Sequence[int], image: Sequence[int], made: Sequence[int]) -> bool:
     """Does each window of an AveragePool divide by the same number if its pads are other ones?"""
     if node.attribute("count_include_pad", 0) and node.attribute("auto_pad", "NOTSET").startswith("SAME"):

@@ -220,6 +220,31 @@ def test_pools_of_plain_images_are_left_alone_along_their_rows(case: str) -> Non
     assert local(node, graph, 2) is not None and local(node, graph, 3) is None
 
 
+@pytest.mark.parametrize(
+    ("how", "size"),
+    [
+        ({"ceil_mode": 1, "pads": [0, 0, 0, 1]}, (8, 12)),
+        ({"ceil_mode": 1, "pads": [0, 0, 0, 2]}, (8, 12)),  # and not 13
+        ({"auto_pad": "SAME_UPPER", "dilations": [2, 1]}, (7, 12)),  # and not 8
+    ],
+)
+def test_what_onnx_runtime_takes_for_larger_than_it_is_is_left_alone(
+    how: dict[str, Any], size: tuple[int, int], tmp_path: Path
+) -> None:
+    proto = model("MaxPool", [], [1, 3, 24, 35], kernel_shape=[3, 3], strides=[3, 3], **how)
+    pool = proto.graph.node.pop()
+    pool.input[0] = "a"
+    around = helper.make_node("Exp", ["x"], ["a"]), helper.make_node("Exp", ["y0"], ["z"])
+    proto.graph.node.extend([around[0], pool, around[1]])
+    proto.graph.output[0].name = "z"
+    (path := tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    graph = static_graph(Model.open(path), {}, optimized=False)
+    (made,) = run(proto, {"x": np.zeros((1, 3, 24, 35), np.float32)})
+    assert made.shape[2:] == graph.tensors["z"].shape[2:] == size
+    along = [each is not None for each in follow(graph, 2).nodes]
+    assert along == ([True] * 3 if how.get("pads") == [0, 0, 0, 1] else [True, False, False])
+
+
 def test_only_types_whose_kernels_were_asked_are_computed_in_parts() -> None:
     for case, allowed in (("largest of plain", False), ("exponents", False), ("axes exchanged", True)):
         _, graph = prepared(case)
