@@ -247,6 +247,11 @@ def conv_and_pool() -> Model:
     return Model.of(model_of(nodes, {"x": (1, 3, 128, 128)}, ["y"], {"w": np.ones((16, 3, 3, 3), np.float32)}))
 
 
+def complaints(stderr: str) -> list[str]:
+    """What a command says on stderr, without what it is at, which it says after two seconds."""
+    return [line for line in stderr.splitlines() if not line.endswith("…")]
+
+
 def alive(pid: int | None) -> bool:
     """Whether there is such a process, and it has not ended."""
     try:

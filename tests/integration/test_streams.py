@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import complaints
+
 
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A line of a shell, in which `onnxmem` is this one."""
@@ -27,7 +29,7 @@ def test_streams_that_are_closed_are_no_reason_to_fail(tmp_path: Path, closed: s
 def test_a_full_disk_is_said_once(tmp_path: Path, options: str) -> None:
     done = shell(f"onnxmem {options} >/dev/full", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines() == [
+    assert complaints(done.stderr) == [
         "onnxmem: cannot write the output: the disk is full",
         "hint: write it where there is room",
     ]
