@@ -50,7 +50,9 @@ def validate_plan(plan: Plan) -> None:
             continue
         before, at = rows[touched[0]]
         if (touched[0], index) not in may_share or len(touched) > 1:
-            raise PlanError(f"buffers '{before.id}' and '{buffer.id}' overlap at step {step}")
+            raise PlanError(
+                f"buffers '{before.id}' and '{buffer.id}' overlap at step {step}, with offsets {at} and {offset}"
+            )
         if at != offset:
             raise PlanError(f"buffers '{before.id}' and '{buffer.id}' may share a place, but overlap at step {step} "
                             f"with offsets {at} and {offset}: they must be equal")  # fmt: skip
