@@ -13,7 +13,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -75,6 +75,7 @@ class Cpu(Record):
         return " and ".join(parts)
 
 
+@cache  # the system takes a while to write it down
 def this_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Cpu:
     """The CPU of this machine. Where the system does not list its features, none are known and none are compared."""
     try:
@@ -186,19 +187,33 @@ class Manifest(Record):
     @classmethod
     def parse(cls, text: str, path: Path) -> Manifest:
         """Read a manifest; a single changed byte is an error."""
-        damaged = ModelError(f"'{path}' is damaged: it is not what onnxmem wrote", hint="pack the model again")
         try:
-            document = json.loads(text)
-            schema = document["schema"]
-            if schema != SCHEMA and str(schema).startswith("onnxmem.package/"):
-                raise RuntimeUnsupported(f"'{path}' is {schema}, and this onnxmem reads {SCHEMA}", hint="pack it again")
-            stated = document.pop("manifest_sha256")
-            # Both the hash and the very bytes: white space or the order of keys is not in the hash.
-            if stated != _hash(document) or _render({**document, "manifest_sha256": stated}) != text:
-                raise damaged
-            return cls.from_document(document)
+            return _parsed(text)
+        except _OtherSchema as error:
+            raise RuntimeUnsupported(
+                f"'{path}' is {error}, and this onnxmem reads {SCHEMA}", hint="pack it again"
+            ) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
-            raise damaged from error
+            raise ModelError(
+                f"'{path}' is damaged: it is not what onnxmem wrote", hint="pack the model again"
+            ) from error
+
+
+class _OtherSchema(Exception):
+    """A manifest is of another schema than is read here."""
+
+
+@lru_cache(maxsize=8)  # a service that opens the same packages again and again checks each manifest once
+def _parsed(text: str) -> Manifest:
+    document = json.loads(text)
+    schema = document["schema"]
+    if schema != SCHEMA and str(schema).startswith("onnxmem.package/"):
+        raise _OtherSchema(schema)
+    stated = document.pop("manifest_sha256")
+    # Both the hash and the very bytes: white space or the order of keys is not in the hash.
+    if stated != _hash(document) or _render({**document, "manifest_sha256": stated}) != text:
+        raise ValueError("another hash")
+    return Manifest.from_document(document)
 
 
 @dataclass(frozen=True)
