@@ -118,6 +118,11 @@ def row(measurement: Measurement) -> dict[str, Any]:
         "file": middle("steady runs", lambda phase: phase.reading.file),
         "del": middle("release", lambda phase: phase.reading.rss),
         "trim": middle("trim", lambda phase: phase.reading.rss),
+        # Without the pages of libraries, of which more or fewer come with each fault, as the system has them at hand.
+        "anonymous_kept": middle("trim", lambda phase: phase.reading.anon)
+        - middle("inputs", lambda phase: phase.reading.anon),
+        "file_freed": middle("steady runs", lambda phase: phase.reading.file)
+        - middle("trim", lambda phase: phase.reading.file),
         "load_seconds": statistics.median(phase.seconds for trial in trials if (phase := trial.phase("load"))),
         "latency_seconds": measurement.latency,
         "outputs_sha256": str(measurement.outputs_sha256),

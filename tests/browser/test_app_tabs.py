@@ -35,6 +35,7 @@ def panel(page: Any, name: str) -> Any:
             state += page.locator("[data-test-script-state]").first.get_attribute("data-test-script-state") or "?"
             page.get_by_role("tab", name="Overview").click()
         else:
+            settled(page)  # a button that is drawn once more loses the click that it gets meanwhile
             return found
     raise AssertionError(f"the tab {name} stays empty; the page was {state} and shows {page.inner_text('body')[:2000]}")
 
