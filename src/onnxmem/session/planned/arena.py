@@ -14,6 +14,9 @@ from onnxmem.errors import UsageError
 from onnxmem.session.forked import renew_in_children
 from onnxmem.session.planning import check_seconds
 
+_HEAP_SECONDS = 10.0
+"""How often what is on the heap is given back while runs go on: to look for it takes a few milliseconds."""
+
 
 class Arena:
     """Memory to run in, for one session or for several that run in turn.
@@ -21,7 +24,8 @@ class Arena:
     A detector, a classifier and a recognizer that share an arena take as much as the largest of them, not as all of
     them together. `limit` is how many runs can be inside at once, each in a region of its own; when all are taken,
     the next run waits or is served from the heap (`busy`: "wait" or "heap"). `trim_after` seconds without a run the
-    pages go back to the system; the next run takes them again. `huge_pages` asks the system for large ones.
+    pages go back to the system; the next run takes them again. What runs have left on the heap does so every now and
+    then, too, while others go on. `huge_pages` asks the system for large ones.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class Arena:
         self.trim_after = trim_after
         self._peaks: dict[weakref.ref[Any], tuple[native.Pool, int]] = {}
         self._last_used = 0.0
+        self._heap_used, self._heap_trimmed = False, 0.0
         self._timer: threading.Timer | None = None
 
     def __repr__(self) -> str:
@@ -91,11 +96,13 @@ class Arena:
         if for_good or most < pool.stats().largest // 2:
             pool.shrink(most)
 
-    def used(self) -> None:
-        """A run has ended: the time until the pages go back starts again."""
+    def used(self, *, on_heap: bool = False) -> None:
+        """A run has ended, in a region or on the heap: the time until the pages go back starts again."""
         if self.trim_after is None:
             return
         self._last_used = time.monotonic()
+        if on_heap:
+            self._heap_used = True
         # One timer per idle period, not per run; a forked child has the object without its thread.
         if self._timer is None or not self._timer.is_alive():
             self._wait(self.trim_after)
@@ -113,11 +120,19 @@ class Arena:
         assert self.trim_after is not None
         left = self._last_used + self.trim_after - time.monotonic()
         if left > 0:
+            self._trim_heap()
             self._wait(left)
         else:
             # First, so that a run which ends while this trims starts the next one.
             self._timer = None
             self.trim()
+
+    def _trim_heap(self) -> None:
+        """Give back what runs have left there. The C library keeps that for each thread, and a service would grow until
+        every one of its threads has run its largest shape there."""
+        if self._heap_used and time.monotonic() - self._heap_trimmed > _HEAP_SECONDS:
+            self._heap_used, self._heap_trimmed = False, time.monotonic()
+            native.trim_heap()
 
 
 class _Trims:

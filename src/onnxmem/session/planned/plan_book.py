@@ -56,7 +56,7 @@ class ShapePlan:
     ) -> bool:
         """Whether a run that followed the tape is right: one that deviated may have shared what it must not. Whether
         one that `failed` did not do so because it shared."""
-        if (deviation is None and not failed) or not len(tape.over):  # as nearly always, and without asking for a column
+        if (deviation is None and not failed) or not len(tape.over):  # as nearly always
             return True
         if deviation is not None and deviation.step <= int(tape.trace.lowers[tape.over >= 0].min()):
             return True  # nothing had been shared yet
