@@ -16,6 +16,7 @@ PLACING = """
 from benchmarks.placement_instances import cut_rectangle, random_buffers
 from onnxmem.placement.strategies import solve
 problem = {problem}.with_capacity(None)
+solve(random_buffers(9, 0))  # what it needs is imported: Ctrl-C ends that with a KeyboardInterrupt, as it should
 print("ready", flush=True)
 plan = solve(problem, "best", time_limit=300.0)
 print(plan.interrupted, plan.peak >= problem.lower_bound, len(plan.offsets) == len(problem))
@@ -31,7 +32,7 @@ print(result.interrupted, len(result.order))
 JOINTLY = """
 from onnxmem.schedule.joint import order_and_place
 from benchmarks.synthetic import random_dag
-import ortools.sat.python.cp_model
+order_and_place(random_dag(5, seed=1, reach=3), time_limit=1, workers=1)
 print("ready", flush=True)
 result = order_and_place(random_dag(80, seed=1, reach=30), time_limit=120, workers=1)
 print(result.optimal, len(result.order))

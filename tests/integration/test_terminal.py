@@ -199,7 +199,7 @@ def test_the_time_limit_holds_for_the_whole_command(model: Path, verb: str) -> N
     assert seconds < 3 + patience(1 + 4)
     assert done.returncode == 3, done.stderr
     *_, said = (line for line in done.stderr.splitlines() if not line.startswith("hint: "))
-    assert "timed out" in said
+    assert "timed out" in said or "not done within 3 seconds" in said  # on a busy machine before the model is there
 
 
 @pytest.mark.parametrize("typed", ["measure", "explain", "release", "trace", "pack -o package", "check --budget 1GiB"])

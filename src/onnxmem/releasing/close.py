@@ -9,6 +9,7 @@ from typing import Any
 
 from onnxmem.errors import SessionClosed, UsageError
 from onnxmem.releasing.live_outputs import holders
+from onnxmem.session.mapped import closing
 
 _MARK = "_onnxmem_released"
 _HEAVY = ("_model_bytes", "_planner")
@@ -25,9 +26,10 @@ def close(session: Any) -> tuple[str, ...]:
         raise UsageError(f"a {type(session).__name__} is not a session of ONNX Runtime")
     gone = weakref.ref(native)
     own = vars(session)
-    for name in [name for name, value in own.items() if _is_native(value) or name in _HEAVY]:
-        own[name] = None
-    del native
+    with closing(session):
+        for name in [name for name, value in own.items() if _is_native(value) or name in _HEAVY]:
+            own[name] = None
+        del native
     for name in dir(type(session)):
         if not name.startswith("__") and isinstance(getattr(type(session), name, None), types.FunctionType):
             own[name] = _refuse

@@ -13,26 +13,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
 
-from onnxmem.errors import OutOfMemory
-from onnxmem.units import format_bytes
-
-Range = tuple[int, int]
-"""Offset and length in a file."""
+from onnxmem.session.mapped import Mapping, Range
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ
 _RANDOM = 1  # MADV_RANDOM
 _PAGE = mmap.PAGESIZE
-_MAPS = Path("/proc/self/maps")
-
-
-class Mapping(NamedTuple):
-    """A part of a file that this process has mapped."""
-
-    address: int
-    range: Range
 
 
 def prefault(mappings: Sequence[Mapping], ranges: Sequence[Range]) -> None:
@@ -48,40 +34,6 @@ def prefault(mappings: Sequence[Mapping], ranges: Sequence[Range]) -> None:
             advise(part, _POPULATE_READ)
         for part in _between(ranges, mapped):
             advise(part, _RANDOM)
-
-
-def check_mapped(file: Path, mappings: Sequence[Mapping], ranges: Sequence[Range]) -> None:
-    """Raise OutOfMemory unless all of these ranges of a file, packed weights, are mapped.
-
-    Where a part of a file cannot be mapped, ONNX Runtime reads it into a piece of the heap, which is aligned to less
-    than kernels need of weights that are packed already: a run would end the process.
-    """
-    missing = list(ranges)
-    for _, mapped in mappings:
-        missing = [part for each in missing for part in _outside(each, mapped)]
-    if missing and _MAPS.exists():
-        size = format_bytes(sum(length for _, length in missing))
-        raise OutOfMemory(f"there is no memory to map {size} of '{file}'", hint="a limit of the process may be too low")
-
-
-def mappings_of(file: Path) -> list[Mapping]:
-    """Where this process maps which ranges of a file."""
-    name, found = str(file.resolve()), []
-    for line in _MAPS.read_text().splitlines() if _MAPS.exists() else ():  # it is Linux's
-        if line.endswith(name):
-            addresses, _, offset, _ = line.split(maxsplit=3)
-            start, end = (int(part, 16) for part in addresses.split("-"))
-            found.append(Mapping(start, (int(offset, 16), end - start)))
-    return found
-
-
-def _outside(part: Range, taken: Range) -> Iterator[Range]:
-    """What of a range is outside of another."""
-    start, end, low, high = part[0], sum(part), taken[0], sum(taken)
-    if start < min(end, low):
-        yield start, min(end, low) - start
-    if max(start, high) < end:
-        yield max(start, high), end - max(start, high)
 
 
 def _between(ranges: Sequence[Range], within: Range) -> Iterator[Range]:

@@ -218,7 +218,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._set_providers(providers, provider_options)
 
     def _set_providers(self, providers: Any, provider_options: Any) -> None:
-        if self.graph is not None:
+        if self.package is not None:
             self._how = (providers, provider_options, self._how[2])
             self._load_graph(self.graph)
             return
@@ -297,7 +297,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._chunks = None
         self._use(model, graph)
         whole = self.package.unchanged() if self.package else nullcontext()
-        with self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)), whole:
+        with self._mapped(), self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)), whole:
             try:
                 super().__init__(self._model, self._options, providers, provider_options, **more)
             except UnicodeDecodeError as error:  # of what ONNX Runtime says of a damaged name
@@ -329,6 +329,24 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             self._content = ""  # nobody knows what those change
 
     @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """The weights of a package are mapped when the session is made, and in memory if its runs are planned."""
+        if self.package is None:
+            yield
+            return
+        from onnxmem.session.mapped import check_mapped, making  # noqa: PLC0415
+        from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
+        from onnxmem.session.prefault import prefault  # noqa: PLC0415
+
+        file = self.package.folder / WEIGHTS
+        with making(self, file) as own:
+            yield
+            mappings, graph = own(), self.package.graph(self.graph)
+            check_mapped(file, mappings, graph.always_mapped)
+            if self._planner is not None:
+                prefault(mappings, graph.always_read)
+
+    @contextmanager
     def _prepared(self, providers: Any, provider_options: Any, *, from_bytes: bool) -> Iterator[None]:
         """The mode's settings, and the allocator that plans need, while a session is made; gone again afterwards."""
         with ExitStack() as while_made:
@@ -357,15 +375,6 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if self._planner is not None or self._mode.trim:
             # What loading has freed (a weight that was packed and dropped, a parsed graph) stays in the heap otherwise.
             trim()
-        if self.package is not None:
-            from onnxmem.session.package import WEIGHTS  # noqa: PLC0415
-            from onnxmem.session.prefault import check_mapped, mappings_of, prefault  # noqa: PLC0415
-
-            file, graph = self.package.folder / WEIGHTS, self.package.graph(self.graph)
-            mappings = mappings_of(file)
-            check_mapped(file, mappings, graph.always_mapped)
-            if self._planner is not None:
-                prefault(mappings, graph.always_read)
 
     def _check_device(self, device: Device) -> None:
         """No plans for a device that ONNX Runtime could not use and, but for a line on the terminal, left out."""

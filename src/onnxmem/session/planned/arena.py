@@ -24,8 +24,8 @@ class Arena:
     A detector, a classifier and a recognizer that share an arena take as much as the largest of them, not as all of
     them together. `limit` is how many runs can be inside at once, each in a region of its own; when all are taken,
     the next run waits or is served from the heap (`busy`: "wait" or "heap"). `trim_after` seconds without a run the
-    pages go back to the system; the next run takes them again. What runs have left on the heap does so every now and
-    then, too, while others go on. `huge_pages` asks the system for large ones.
+    pages go back to the system; the next run takes them again. What is free on the heap does so every ten seconds, also
+    while runs go on. `huge_pages` asks the system for large ones.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Arena:
         self.trim_after = trim_after
         self._peaks: dict[weakref.ref[Any], tuple[native.Pool, int]] = {}
         self._last_used = 0.0
-        self._heap_used, self._heap_trimmed = False, 0.0
+        self._heap_trimmed = 0.0
         self._timer: threading.Timer | None = None
 
     def __repr__(self) -> str:
@@ -96,13 +96,11 @@ class Arena:
         if for_good or most < pool.stats().largest // 2:
             pool.shrink(most)
 
-    def used(self, *, on_heap: bool = False) -> None:
-        """A run has ended, in a region or on the heap: the time until the pages go back starts again."""
+    def used(self) -> None:
+        """A run has ended: the time until the pages go back starts again."""
         if self.trim_after is None:
             return
         self._last_used = time.monotonic()
-        if on_heap:
-            self._heap_used = True
         # One timer per idle period, not per run; a forked child has the object without its thread.
         if self._timer is None or not self._timer.is_alive():
             self._wait(self.trim_after)
@@ -128,10 +126,10 @@ class Arena:
             self.trim()
 
     def _trim_heap(self) -> None:
-        """Give back what runs have left there. The C library keeps that for each thread, and a service would grow until
-        every one of its threads has run its largest shape there."""
-        if self._heap_used and time.monotonic() - self._heap_trimmed > _HEAP_SECONDS:
-            self._heap_used, self._heap_trimmed = False, time.monotonic()
+        """Give back what is free there, if that was long ago. The C library keeps it for each thread: a service would
+        grow until every one of its threads has had its largest inputs, outputs and runs outside of the arena."""
+        if (now := time.monotonic()) - self._heap_trimmed > _HEAP_SECONDS:
+            self._heap_trimmed = now
             native.trim_heap()
 
 

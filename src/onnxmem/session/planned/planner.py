@@ -206,7 +206,7 @@ class Planner:
         token = self._profile.new_token() if self._profile is not None and shape.kept else 0
         begin, how = (native.begin_heap, (self.device,)) if tape is None else (native.begin_replay, (tape, self._pool))
         ended = self._within(begin, how, run, arguments, token)
-        self.arena.used(on_heap=not ended.begun)
+        self.arena.used()
         if not ended.begun:
             self.book.count(from_heap=1)
         result = ended.result
