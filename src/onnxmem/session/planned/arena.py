@@ -14,9 +14,6 @@ from onnxmem.errors import UsageError
 from onnxmem.session.forked import renew_in_children
 from onnxmem.session.planning import check_seconds
 
-_HEAP_SECONDS = 10.0
-"""How often what is on the heap is given back while runs go on: to look for it takes a few milliseconds."""
-
 
 class Arena:
     """Memory to run in, for one session or for several that run in turn.
@@ -24,8 +21,7 @@ class Arena:
     A detector, a classifier and a recognizer that share an arena take as much as the largest of them, not as all of
     them together. `limit` is how many runs can be inside at once, each in a region of its own; when all are taken,
     the next run waits or is served from the heap (`busy`: "wait" or "heap"). `trim_after` seconds without a run the
-    pages go back to the system; the next run takes them again. What is free on the heap does so every ten seconds, also
-    while runs go on. `huge_pages` asks the system for large ones.
+    pages go back to the system; the next run takes them again. `huge_pages` asks the system for large ones.
     """
 
     def __init__(
@@ -43,7 +39,6 @@ class Arena:
         self.trim_after = trim_after
         self._peaks: dict[weakref.ref[Any], tuple[native.Pool, int]] = {}
         self._last_used = 0.0
-        self._heap_trimmed = 0.0
         self._timer: threading.Timer | None = None
 
     def __repr__(self) -> str:
@@ -118,19 +113,11 @@ class Arena:
         assert self.trim_after is not None
         left = self._last_used + self.trim_after - time.monotonic()
         if left > 0:
-            self._trim_heap()
             self._wait(left)
         else:
             # First, so that a run which ends while this trims starts the next one.
             self._timer = None
             self.trim()
-
-    def _trim_heap(self) -> None:
-        """Give back what is free there, if that was long ago. The C library keeps it for each thread: a service would
-        grow until every one of its threads has had its largest inputs, outputs and runs outside of the arena."""
-        if (now := time.monotonic()) - self._heap_trimmed > _HEAP_SECONDS:
-            self._heap_trimmed = now
-            native.trim_heap()
 
 
 class _Trims:

@@ -17,7 +17,6 @@ from onnx import TensorProto, helper
 
 from onnxmem import Arena, InferenceSession, PlanError, UsageError, zoo
 from onnxmem._native import arena as native
-from onnxmem.session.planned import arena as planned_arena
 from onnxmem.session.planned.trace import Trace, record
 from tests import small_models as models
 
@@ -323,19 +322,6 @@ def test_idle_arenas_are_trimmed(unet: bytes) -> None:
     while resident() > full - arena * 0.8 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert resident() < full - arena * 0.8
-
-
-def test_what_is_free_on_the_heap_goes_back_while_runs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned_arena, "_HEAP_SECONDS", 0.1)
-    session, feeds = planned(models.tower(), trim_after=0.5), {"x": array(20, 50)}
-    session.run(None, feeds)
-    left = [np.ones(2**16, np.uint8) for _ in range(1024)]  # so small that the C library keeps it, below the last one
-    full, left = resident(), left[-1:]
-    deadline = time.monotonic() + 20
-    while resident() > full - 48 * 2**20 and time.monotonic() < deadline:
-        session.run(None, feeds)  # never idle
-    assert resident() < full - 48 * 2**20
-    assert left
 
 
 def test_the_callers_options_stay_as_they_were(unet: bytes) -> None:
