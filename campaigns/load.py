@@ -113,7 +113,8 @@ def serving(folder: Path, server: str, workers: int, mode: str, planted: bool) -
     started = subprocess.Popen(
         [sys.executable, *service.command(server, workers, port)],
         cwd=ROOT,
-        env={**os.environ, **settings},
+        # As docs/serving.md says for servers with threads; the environment may say otherwise.
+        env={"MALLOC_ARENA_MAX": "2", **os.environ, **settings},
         start_new_session=True,
     )
     try:

@@ -4,8 +4,8 @@
     GET /release                         one more session, loaded and released by force
     GET /fork                            a child of the worker, while others run
 
-It runs under gunicorn (`wsgi`: workers are forked from a process that has imported all this) and under uvicorn (`asgi`:
-they are spawned), on planned sessions of packages or on stock ones. `SERVICE_FOLDER` has the models.
+It runs under gunicorn (`wsgi`: workers are forked, and import all this then) and under uvicorn (`asgi`: they are
+spawned), on planned sessions of packages or on stock ones. `SERVICE_FOLDER` has the models.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _places() -> asyncio.Semaphore:
 def command(server: str, workers: int, port: int) -> list[str]:
     """What starts it, after the name of the interpreter."""
     if server == "gunicorn":
-        how = ["--preload", "--threads", str(_THREADS), "--bind", f"127.0.0.1:{port}", "--log-level", "error"]
+        how = ["--threads", str(_THREADS), "--bind", f"127.0.0.1:{port}", "--log-level", "error"]
         return ["-m", "gunicorn", "--workers", str(workers), *how, "campaigns.service:wsgi"]
     how = ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
     return ["-m", "uvicorn", "--workers", str(workers), *how, "campaigns.service:asgi"]
