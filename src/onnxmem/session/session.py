@@ -297,7 +297,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._chunks = None
         self._use(model, graph)
         whole = self.package.unchanged() if self.package else nullcontext()
-        with self._mapped(), self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)), whole:
+        # Of all locks, that of the weights' file comes last: whoever has it waits for no other.
+        with self._prepared(providers, provider_options, from_bytes=isinstance(model, bytes)), self._mapped(), whole:
             try:
                 super().__init__(self._model, self._options, providers, provider_options, **more)
             except UnicodeDecodeError as error:  # of what ONNX Runtime says of a damaged name
