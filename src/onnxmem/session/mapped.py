@@ -56,13 +56,13 @@ def making(session: Any, file: Path) -> Iterator[Callable[[], list[Mapping]]]:
         yield list
         return
     name = str(file.resolve())
-    sessions = _FILES.setdefault(name, _File())
-    with sessions.lock:
+    made_from = _FILES.setdefault(name, _File())
+    with made_from.lock:
         # One that went now would make room for this one at the same addresses.
-        held = list(sessions.sessions)
+        held = list(made_from.sessions)
         before = _mappings_of(name)
         yield lambda: _added(before, _mappings_of(name))
-        sessions.sessions.add(session._sess)
+        made_from.sessions.add(session._sess)
         del held
 
 
